@@ -1,4 +1,4 @@
-"""A router, a client of it, and queues, whose clock the test sets."""
+"""A vhost, a client of it, and queues, whose clock the test sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 
 from ..kit.broker.controller import Controller, controller
 from ..kit.broker.queue_doubles import Clock
@@ -24,15 +24,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def router(clock: Clock) -> Router:
-    """A router with the usual settings."""
-    return Router(clock=clock, limits=Limits())
+def vhost(clock: Clock) -> VirtualHostCore:
+    """A vhost with the usual settings."""
+    return VirtualHostCore(clock=clock, limits=Limits())
 
 
 @pytest.fixture
-def wire(router: Router) -> Wire:
+def wire(vhost: VirtualHostCore) -> Wire:
     """A client of a broker with the usual settings."""
-    return Wire(router)
+    return Wire(vhost)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.broker.azure import AzureConfig, EventHubConfig
 from amqp10.broker.azure._links import NamespaceLinks
 from amqp10.broker.azure._namespace import Namespace
@@ -23,12 +23,12 @@ from ..kit.steps import steps
 from .test_in_one_go import Client091, published, said
 
 
-def broker() -> Router:
-    return Router(clock=lambda: 0.0, limits=Limits(credit=100_000))
+def broker() -> VirtualHostCore:
+    return VirtualHostCore(clock=lambda: 0.0, limits=Limits(credit=100_000))
 
 
-def filled(router: Router, name: str, count: int) -> None:
-    wire = Wire(router)
+def filled(vhost: VirtualHostCore, name: str, count: int) -> None:
+    wire = Wire(vhost)
     link = wire.send_to(name)
     for number in range(count):
         link.send(Message(number).encode())
@@ -42,18 +42,18 @@ class Narrow(Wire):
         return self.server.output_size > 0
 
 
-def at_azure(router: Router, **terms: Any) -> Wire:
+def at_azure(vhost: VirtualHostCore, **terms: Any) -> Wire:
     """A connection to the emulated services, which have the queue "q" and the event hub "hub"."""
-    namespace = Namespace(AzureConfig(["q"], event_hubs=[EventHubConfig("hub", partitions=1)]), router)
-    return Wire(router, service=partial(NamespaceLinks, namespace, 1_000_000), **terms)
+    namespace = Namespace(AzureConfig(["q"], event_hubs=[EventHubConfig("hub", partitions=1)]), vhost)
+    return Wire(vhost, service=partial(NamespaceLinks, namespace, 1_000_000), **terms)
 
 
 def one_window(consumers: int, connect: Callable[..., Wire] = Wire) -> Callable[[], object]:
     """Open the window of a session by one message; all consumers wait for it."""
-    router = broker()
-    wire = connect(router, session=SessionTerms(incoming_window=1))
+    vhost = broker()
+    wire = connect(vhost, session=SessionTerms(incoming_window=1))
     links = [wire.receive_from("q", name=f"r{number}", credit=5) for number in range(consumers)]
-    filled(router, "q", 5)
+    filled(vhost, "q", 5)
 
     said = wire.server.data_to_send()
 
@@ -92,11 +92,11 @@ def one_request_at_azure(links: int) -> Callable[[], object]:
 
 def one_read(consumers: int) -> Callable[[], object]:
     """Make room for one message in the output; all consumers wait for it."""
-    router = broker()
-    wire = Narrow(router)
+    vhost = broker()
+    wire = Narrow(vhost)
     for number in range(consumers):
         wire.receive_from("q", name=f"r{number}", credit=5)
-    filled(router, "q", 5)
+    filled(vhost, "q", 5)
 
     def act() -> None:
         assert len(wire.server.data_to_send()) < 100
@@ -151,20 +151,20 @@ def test_a_little_room_costs_little(setting: Callable[[int], Callable[[], object
 )
 def test_azure_goes_on(to: str, source: str) -> None:
     """A link of Service Bus and one of Event Hubs get the messages that waited for the window, one by one."""
-    router = broker()
-    wire = at_azure(router, session=SessionTerms(incoming_window=1))
+    vhost = broker()
+    wire = at_azure(vhost, session=SessionTerms(incoming_window=1))
     link = wire.receive_from(source, credit=5)
-    filled(router, to, 5)
+    filled(vhost, to, 5)
     wire.turn()
     assert [Message.decode(each.payload).body for each in link.incoming] == [0, 1, 2, 3, 4]
 
 
 def test_all_go_on() -> None:
     """All consumers that wait for the window get their messages, in turns, when it opens wide."""
-    router = broker()
-    wire = Wire(router, session=SessionTerms(incoming_window=7))
+    vhost = broker()
+    wire = Wire(vhost, session=SessionTerms(incoming_window=7))
     links = [wire.receive_from("q", name=f"r{number}", credit=2) for number in range(150)]
-    filled(router, "q", 300)
+    filled(vhost, "q", 300)
     wire.turn()
     assert {len(link.incoming) for link in links} == {2}
     assert sorted(chain.from_iterable(map(bodies, links))) == list(range(300))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_9.channel import BASIC
 from amqp10.dialects.v0_9.wire.frames import FrameReader
 from amqp10.dialects.v0_9.wire.framing import METHOD
@@ -61,8 +61,8 @@ SEEDS = range(40)
 class Client091(Served):
     """With a channel that has three of five messages in "q" to settle."""
 
-    def __init__(self, router: Router) -> None:
-        super().__init__("0-9-1", router)
+    def __init__(self, vhost: VirtualHostCore) -> None:
+        super().__init__("0-9-1", vhost)
         self._reader = FrameReader(V0_9_1.framing, 1 << 20)
         self.heard: list[str] = []
         self.take(V0_9_1.header)
@@ -166,13 +166,13 @@ def test_in_one_go(dialect: str, seed: int) -> None:
     together = b"".join(one_by_one)
     results: list[Any] = []
     for portions in (one_by_one, [together], pieces(together, Random(seed))):
-        router = Router(clock=lambda: 0.0, limits=Limits())
-        client: Client | Client091 = Client091(router) if dialect == "0-9-1" else Client(router)
+        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        client: Client | Client091 = Client091(vhost) if dialect == "0-9-1" else Client(vhost)
         if isinstance(client, Client):
             client.consumes()
         for portion in portions:
             client.take(portion)
         heard = client.heard if isinstance(client, Client091) else len(client.engine.sessions)  # type: ignore[attr-defined]
-        queue = queue_of(router, "q")
+        queue = queue_of(vhost, "q")
         results.append((queue.depth, queue.enqueued, len(client.peer.transactions), heard))
     assert results[0] == results[1] == results[2]

@@ -20,7 +20,7 @@ from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._queues.topic import Topic
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Rejected
 from amqp10.types import Symbol
 
@@ -57,9 +57,9 @@ class IllGiver(Giver):
     grant = relaxed = node_deleted = fails
 
 
-def queue_of(router: Router, name: str = "q", **arguments: Any) -> Queue:
+def queue_of(vhost: VirtualHostCore, name: str = "q", **arguments: Any) -> Queue:
     terms = {f"x-{word.replace('_', '-')}": value for word, value in arguments.items()}
-    return router.declare_queue(name, QueueDeclaration(arguments=terms))
+    return vhost.declare_queue(name, QueueDeclaration(arguments=terms))
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -68,33 +68,33 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("arguments", [{}, {"max_priority": 3}], ids=["plain", "priorities"])
 @pytest.mark.parametrize("settles", [False, True])
-def test_delivery(router: Router, arguments: dict[str, Any], settles: bool) -> None:
+def test_delivery(vhost: VirtualHostCore, arguments: dict[str, Any], settles: bool) -> None:
     """A message that cannot be given leaves its queue for the quarantine, once; those before and behind are given."""
-    queue = queue_of(router, **arguments)
+    queue = queue_of(vhost, **arguments)
     fill(queue, 0, 1, 2)
     attach(queue, odd := Odd(10, settles=settles))
     assert odd.numbers == [0, 2]
-    assert [message.payload for message in router.quarantine] == [entry(1).payload]
+    assert [message.payload for message in vhost.quarantine] == [entry(1).payload]
     for each in [] if settles else odd.taken:
         queue.settle(each, odd, ACCEPTED)
     assert (queue.depth, queue.bytes, queue.unsettled, queue.dequeued) == (0, 0, 0, 2)
 
 
-def test_delivery_again(router: Router) -> None:
+def test_delivery_again(vhost: VirtualHostCore) -> None:
     """One that came back is set aside as well, and leaves no trace in the queue's order."""
-    queue = queue_of(router)
+    queue = queue_of(vhost)
     fill(queue, 1)
     attach(queue, good := Taker(1))
     queue.settle(good.taken[0], good, RELEASED)
     attach(queue, odd := Odd(1))
     fill(queue, 2)
     queue.run()
-    assert (odd.numbers, queue.depth, len(router.quarantine)) == ([2], 1, 1)
+    assert (odd.numbers, queue.depth, len(vhost.quarantine)) == ([2], 1, 1)
 
 
-def test_browser_and_reader(router: Router, caplog: pytest.LogCaptureFixture) -> None:
+def test_browser_and_reader(vhost: VirtualHostCore, caplog: pytest.LogCaptureFixture) -> None:
     """Who only looks, at a queue or in a stream, takes nothing from others by its fault, and sees what is behind."""
-    for queue in (queue_of(router), queue_of(router, "s", queue_type="stream")):
+    for queue in (queue_of(vhost), queue_of(vhost, "s", queue_type="stream")):
         attach(queue, odd := Odd(10, copies=True))
         fill(queue, 0, 1, 2)
         queue.run()
@@ -102,13 +102,13 @@ def test_browser_and_reader(router: Router, caplog: pytest.LogCaptureFixture) ->
             assert odd.numbers == [0, 2]
         assert len(odd.taken) == 2
         assert queue.depth == 3
-    assert len(router.quarantine) == 0
+    assert len(vhost.quarantine) == 0
     assert len(errors(caplog)) == 2
 
 
-def test_links(router: Router) -> None:
+def test_links(vhost: VirtualHostCore) -> None:
     """A link that fails when it is told something holds up no other: consumers, those that drain, producers."""
-    queue = queue_of(router)
+    queue = queue_of(vhost)
     ill, well = Ill(1), Taker(1)
     attach(queue, ill, well)
     fill(queue, 0, 1, 2, 3)
@@ -122,59 +122,59 @@ def test_links(router: Router) -> None:
     good, bad = Giver(), IllGiver()
     for giver in (bad, good):
         queue.add_producer(giver)
-    router.flush()
+    vhost.flush()
     assert good.granted > 0
-    router.delete(queue)
+    vhost.delete(queue)
     assert (well.error, good.error) != (None, None)
 
 
-def test_topic_deleted(router: Router) -> None:
+def test_topic_deleted(vhost: VirtualHostCore) -> None:
     """Those who subscribe to a topic hear of its end, whatever another does."""
-    topic = router.declare("t", "topic")
+    topic = vhost.declare("t", "topic")
     assert isinstance(topic, Topic)
     ill, well, good = Ill(1), Taker(1), Giver()
     for taker in (ill, well):
         attach(topic.subscribe(), taker)
     for giver in (IllGiver(), good):
         topic.add_producer(giver)
-    router.delete(topic)
+    vhost.delete(topic)
     assert (well.error, good.error) != (None, None)
 
 
-def test_dead_letters(router: Router, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters(vhost: VirtualHostCore, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot become a dead letter is set aside: when it expires, is rejected, or there is no room."""
     settings = {"dead_letter_exchange": "amq.headers"}
     dying, full, work, refusing = (
-        queue_of(router, "dying", message_ttl=100, **settings),
-        queue_of(router, "full", max_length=0, **settings),
-        queue_of(router, "work", **settings),
-        queue_of(router, "refusing", max_length=0, overflow="reject-publish-dlx", **settings),
+        queue_of(vhost, "dying", message_ttl=100, **settings),
+        queue_of(vhost, "full", max_length=0, **settings),
+        queue_of(vhost, "work", **settings),
+        queue_of(vhost, "refusing", max_length=0, overflow="reject-publish-dlx", **settings),
     )
-    monkeypatch.setattr(router.topology, "route", fails)
+    monkeypatch.setattr(vhost.topology, "route", fails)
     attach(work, taker := Taker(1))
     for queue in (dying, full, work):
         fill(queue, 1)
-    router.flush()
+    vhost.flush()
     clock.now += 1
-    router.expire()
+    vhost.expire()
     work.settle(taker.taken[0], taker, Rejected())
     with pytest.raises(Exception, match="is full"):
         fill(refusing, 1)
-    assert sorted(message.node for message in router.quarantine) == ["dying", "full", "refusing", "work"]
+    assert sorted(message.node for message in vhost.quarantine) == ["dying", "full", "refusing", "work"]
     for queue in (dying, full, work, refusing):
         assert (queue.depth, queue.bytes, queue.unsettled, queue.dead_lettered) == (0, 0, 0, 0)
 
 
-def test_passes(router: Router, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_passes(vhost: VirtualHostCore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A node whose pass fails keeps no other from its own, and has another pass when it changes again."""
-    ill, well = queue_of(router, "ill"), queue_of(router, "well")
+    ill, well = queue_of(vhost, "ill"), queue_of(vhost, "well")
     attach(well, taker := Taker(2))
     for _ in range(2):
         with monkeypatch.context() as patched:
             patched.setattr(ill, "_regulate", fails)
             fill(ill, 1)
             fill(well, 1)
-            router.flush()
+            vhost.flush()
     assert taker.numbers == [1, 1]
     assert errors(caplog) == 2 * ["the pass of 'ill' failed: 'Fault: made up'"]
     more(ill, late := Taker(), 0)
@@ -184,24 +184,24 @@ def test_passes(router: Router, monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 
 
 @pytest.mark.parametrize("timed", ["links", "subscriptions", "transactions", "sessions", "queue"])
-def test_expiring(router: Router, clock: Clock, monkeypatch: pytest.MonkeyPatch, timed: str) -> None:
+def test_expiring(vhost: VirtualHostCore, clock: Clock, monkeypatch: pytest.MonkeyPatch, timed: str) -> None:
     """What fails to expire keeps nothing else from it, and is tried again a little later, not at once for ever."""
-    ill = queue_of(router, "ill")
-    dying = queue_of(router, "dying", message_ttl=100)
+    ill = queue_of(vhost, "ill")
+    dying = queue_of(vhost, "dying", message_ttl=100)
     fill(dying, 1)
     clock.now += 1
-    failing = ill if timed == "queue" else getattr(router, timed)
-    router.alarm(failing, clock.now)
+    failing = ill if timed == "queue" else getattr(vhost, timed)
+    vhost.alarm(failing, clock.now)
     monkeypatch.setattr(failing, "expire", fails)
-    assert router.expire() == clock.now + 1
+    assert vhost.expire() == clock.now + 1
     assert dying.depth == 0
 
 
-def test_ends_of_links(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_of_links(vhost: VirtualHostCore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection is lost: each of its links ends, though one fails to, and what they held is there for others."""
-    queue_of(router, "a")
-    queue_of(router, "b")
-    wire, sending = Wire(router), Wire(router)
+    queue_of(vhost, "a")
+    queue_of(vhost, "b")
+    wire, sending = Wire(vhost), Wire(vhost)
     for name in ("a", "b"):
         sending.send_to(name).send(Message(name).encode())
         sending.turn()
@@ -210,17 +210,17 @@ def test_ends_of_links(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ended[0], "end", fails)
     wire.peer.lost()
     assert wire.over
-    assert (router.nodes["a"].unsettled, router.nodes["b"].unsettled) == (1, 0)  # type: ignore[attr-defined]
+    assert (vhost.nodes["a"].unsettled, vhost.nodes["b"].unsettled) == (1, 0)  # type: ignore[attr-defined]
 
 
-def test_filter(router: Router, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filter(vhost: VirtualHostCore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter that fails lets the message pass to nobody by it; others have it."""
     monkeypatch.setattr("amqp10.broker._filters.filter_set.Candidate", fails)
     from amqp10.broker._filters.filter_set import read_filters
     from amqp10.types import Described
 
     _, filtering = read_filters({Symbol("f"): Described(Symbol("apache.org:selector-filter:string"), "a = 1")}, 1)
-    queue = queue_of(router)
+    queue = queue_of(vhost)
     attach(queue, picky := Taker(5, filtering=filtering), anyone := Taker(5))
     fill(queue, 1)
     queue.run()
@@ -258,7 +258,7 @@ async def test_the_application_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
             with monkeypatch.context() as patched:
                 patched.setattr(Queue, "expire", fails)
                 patched.setattr(Queue, "_regulate", fails)
-                patched.setattr("amqp10.broker._router.RETRY", 0.001)
+                patched.setattr("amqp10.broker._virtual_host_core.RETRY", 0.001)
                 await sender.send("x")
                 await other.send("y")
             async with connection.receiver("well") as receiver:
@@ -270,15 +270,15 @@ async def test_the_application_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 # Cycles
 
 
-def fed_back(router: Router, clock: Clock, make: Callable[[], bytes], *, hops: int) -> int:
+def fed_back(vhost: VirtualHostCore, clock: Clock, make: Callable[[], bytes], *, hops: int) -> int:
     """Put a message into "one", and see to it that nothing is left; how often it went on."""
-    queues = [node for node in router.nodes.values() if isinstance(node, Queue)]
-    first = router.nodes["one"]
-    first.put(QueuedMessage.read(make(), 0, router.clock()))
+    queues = [node for node in vhost.nodes.values() if isinstance(node, Queue)]
+    first = vhost.nodes["one"]
+    first.put(QueuedMessage.read(make(), 0, vhost.clock()))
     for _ in range(200):
-        router.flush()
+        vhost.flush()
         clock.now += 1
-        router.expire()
+        vhost.expire()
     assert [(queue.depth, queue.bytes) for queue in queues] == [(0, 0)] * len(queues)
     went = sum(queue.dead_lettered for queue in queues)
     assert went <= hops
@@ -296,33 +296,33 @@ FORMS: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("limit", [{"max_length": 0}, {"max_length_bytes": 0}, {"message_ttl": 0}], ids=str)
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_ring(router: Router, clock: Clock, size: int, limit: dict[str, Any], form: str) -> None:
+def test_ring(vhost: VirtualHostCore, clock: Clock, size: int, limit: dict[str, Any], form: str) -> None:
     """Queues that send on what they do not hold, in a ring, end with it: whatever the message says of itself."""
     names = ["one", "two", "three", "four", "five"][:size]
     for name, following in zip(names, [*names[1:], names[0]], strict=True):
-        queue_of(router, name, dead_letter_exchange="", dead_letter_routing_key=following, **limit)
-    assert fed_back(router, clock, FORMS[form], hops=64) == 64
+        queue_of(vhost, name, dead_letter_exchange="", dead_letter_routing_key=following, **limit)
+    assert fed_back(vhost, clock, FORMS[form], hops=64) == 64
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_fanout(router: Router, clock: Clock, form: str) -> None:
+def test_fanout(vhost: VirtualHostCore, clock: Clock, form: str) -> None:
     """Each of many sends to all of them: that ends as well, after some copies for each, not after any number."""
-    router.topology.declare("all", "fanout")
+    vhost.topology.declare("all", "fanout")
     for name in ("one", *map(str, range(9))):
-        queue = queue_of(router, name, max_length=0, dead_letter_exchange="all")
-        router.topology.bind(router.topology.find("all"), queue, "")
-    assert fed_back(router, clock, FORMS[form], hops=1 + 10 + 100) > 10
+        queue = queue_of(vhost, name, max_length=0, dead_letter_exchange="all")
+        vhost.topology.bind(vhost.topology.find("all"), queue, "")
+    assert fed_back(vhost, clock, FORMS[form], hops=1 + 10 + 100) > 10
 
 
-def test_well_formed(router: Router, clock: Clock) -> None:
+def test_well_formed(vhost: VirtualHostCore, clock: Clock) -> None:
     """As on RabbitMQ, a message that says where it was ends when it comes there a second time by itself."""
-    queue_of(router, "one", max_length=0, dead_letter_exchange="", dead_letter_routing_key="one")
-    assert fed_back(router, clock, Message(b"x").encode, hops=1) == 1
+    queue_of(vhost, "one", max_length=0, dead_letter_exchange="", dead_letter_routing_key="one")
+    assert fed_back(vhost, clock, Message(b"x").encode, hops=1) == 1
 
 
-def test_rejected(router: Router) -> None:
+def test_rejected(vhost: VirtualHostCore) -> None:
     """A consumer that rejects has work with it: such rounds have no end, as on RabbitMQ."""
-    work = queue_of(router, "work", dead_letter_exchange="", dead_letter_routing_key="work")
+    work = queue_of(vhost, "work", dead_letter_exchange="", dead_letter_routing_key="work")
     fill(work, 1)
     for _ in range(100):
         attach(work, taker := Taker(1))
@@ -331,28 +331,28 @@ def test_rejected(router: Router) -> None:
     assert (work.depth, work.dead_lettered) == (1, 100)
 
 
-def test_refusing_to_itself(router: Router) -> None:
+def test_refusing_to_itself(vhost: VirtualHostCore) -> None:
     """A queue that refuses, whose dead letters come to it, refuses them too; it does not ask itself for ever."""
-    queue_of(router, "one", max_length=0, overflow="reject-publish-dlx", dead_letter_exchange="")
-    bound = queue_of(router, "two", dead_letter_exchange="", dead_letter_routing_key="one")
+    queue_of(vhost, "one", max_length=0, overflow="reject-publish-dlx", dead_letter_exchange="")
+    bound = queue_of(vhost, "two", dead_letter_exchange="", dead_letter_routing_key="one")
     attach(bound, taker := Taker(1))
     fill(bound, 1)
     bound.run()
     bound.settle(taker.taken[0], taker, Rejected())
-    assert (bound.depth, len(router.quarantine)) == (0, 0)
+    assert (bound.depth, len(vhost.quarantine)) == (0, 0)
 
 
 def test_broker_dead_letters_in_a_ring(clock: Clock) -> None:
     """The broker's own queue of dead letters may have a ring made of it, which no annotation tells."""
-    router = Router(clock=clock, limits=Limits(), dead_letter_expired=True)
-    queue_of(router, "dead-letter", max_length=0, dead_letter_exchange="", dead_letter_routing_key="one")
-    queue_of(router, "one", message_ttl=0)
-    assert fed_back(router, clock, lambda: UNREADABLE, hops=64) == 64
+    vhost = VirtualHostCore(clock=clock, limits=Limits(), dead_letter_expired=True)
+    queue_of(vhost, "dead-letter", max_length=0, dead_letter_exchange="", dead_letter_routing_key="one")
+    queue_of(vhost, "one", message_ttl=0)
+    assert fed_back(vhost, clock, lambda: UNREADABLE, hops=64) == 64
 
 
-def test_exchanges(router: Router) -> None:
+def test_exchanges(vhost: VirtualHostCore) -> None:
     """Exchanges bound in a ring, and alternates that lead back, are gone through once."""
-    topology = router.topology
+    topology = vhost.topology
     for name, alternate in (("a", "b"), ("b", "a"), ("c", "c")):
         topology.declare(name, "direct", arguments={"alternate-exchange": alternate})
     for name in ("x", "y"):
@@ -360,18 +360,18 @@ def test_exchanges(router: Router) -> None:
     topology.bind(topology.find("x"), topology.find("y"), "")
     topology.bind(topology.find("y"), topology.find("x"), "")
     topology.bind(topology.find("x"), topology.find("x"), "")
-    queue = queue_of(router)
+    queue = queue_of(vhost)
     topology.bind(topology.find("y"), queue, "")
     payload = Message(b"x").encode()
     assert [topology.route(topology.find(name), "k", payload).nodes for name in "abc"] == [(), (), ()]
     assert topology.route(topology.find("x"), "k", payload).nodes == (queue,)
 
 
-def test_a_pass_is_bounded(router: Router) -> None:
+def test_a_pass_is_bounded(vhost: VirtualHostCore) -> None:
     """One pass drops what was there when it began, not what comes back to it meanwhile."""
-    queue = queue_of(router, "one", max_length=0, dead_letter_exchange="", dead_letter_routing_key="one")
+    queue = queue_of(vhost, "one", max_length=0, dead_letter_exchange="", dead_letter_routing_key="one")
     for _ in range(3):
-        queue.put(QueuedMessage.read(UNREADABLE, 0, router.clock()))
+        queue.put(QueuedMessage.read(UNREADABLE, 0, vhost.clock()))
     queue.run()
     assert (queue.depth, queue.dead_lettered) == (3, 3)
 

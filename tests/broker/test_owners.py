@@ -9,7 +9,7 @@ from amqp10 import AmqpError, Connection, LinkDetached, ManagementError, Message
 from amqp10.broker import Broker
 from amqp10.broker._errors import Refused
 from amqp10.broker._management.requests import check_owner
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import dialect_names
 from amqp10.rabbitmq import management
 
@@ -63,9 +63,9 @@ async def test_management() -> None:
         assert broker.queue(name).depth == 0
 
 
-def test_topics(router: Router) -> None:
+def test_topics(vhost: VirtualHostCore) -> None:
     """A dynamic topic has subscribers of its own connection only."""
-    node = router.temporary(("topic",), owner := object())
+    node = vhost.temporary(("topic",), owner := object())
     check_owner(node, owner)
     with pytest.raises(Refused):
         check_owner(node, object())

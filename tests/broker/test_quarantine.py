@@ -16,9 +16,9 @@ from amqp10.broker._quarantine import Quarantine, QuarantineJournal
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Node
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
 from amqp10.broker._serving.peer_connection import PeerConnection
 from amqp10.broker._users.users import EVERYTHING
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.errors import ManagementError
 from amqp10.messaging import AmqpValue, Error, Message
 from amqp10.rabbitmq import Management as Operations
@@ -48,32 +48,32 @@ def nowhere(message: QuarantinedMessage, node: Node | None, to: str | None) -> N
     """Release a message to nobody."""
 
 
-def queue_of(router: Router, name: str = "q") -> Queue:
-    node = router.declare(name, "queue")
+def queue_of(vhost: VirtualHostCore, name: str = "q") -> Queue:
+    node = vhost.declare(name, "queue")
     assert isinstance(node, Queue)
     return node
 
 
-def set_aside(router: Router, queue: Queue, number: int) -> QuarantinedMessage:
+def set_aside(vhost: VirtualHostCore, queue: Queue, number: int) -> QuarantinedMessage:
     """Put a message into a queue, and set it aside."""
     odd = entry(number)
     queue.put(odd)
     queue.set_aside(odd, FAULT)
-    return list(router.quarantine)[-1]
+    return list(vhost.quarantine)[-1]
 
 
-def test_set_aside(router: Router, caplog: pytest.LogCaptureFixture) -> None:
+def test_set_aside(vhost: VirtualHostCore, caplog: pytest.LogCaptureFixture) -> None:
     """The message is out of the queue's books and in the quarantine, with all that is known of it, and in the log."""
-    queue = queue_of(router)
+    queue = queue_of(vhost)
     fill(queue, 1, 2)
     before = datetime.now(UTC)
-    message = set_aside(router, queue, 3)
+    message = set_aside(vhost, queue, 3)
     assert (queue.depth, queue.unsettled, queue.bytes) == (2, 0, 2 * entry(1).size)
     assert (message.number, message.node, message.message_format, message.durable) == (1, "q", 0, False)
     assert message.payload == entry(3).payload
     assert message.reason == "RuntimeError: odd\nmessage"
     assert before <= message.time <= datetime.now(UTC)
-    assert router.quarantine.size == len(message.payload)
+    assert vhost.quarantine.size == len(message.payload)
     record = caplog.records[-1]
     assert (record.name, record.levelno) == ("amqp10.broker", logging.ERROR)
     assert "'q'" in record.getMessage()
@@ -93,56 +93,56 @@ def test_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.exc_info is not None for record in caplog.records] == [True, False, False]
 
 
-def test_release(router: Router) -> None:
+def test_release(vhost: VirtualHostCore) -> None:
     """A message goes back to the end of its queue, or elsewhere; it is not in the quarantine any more."""
-    queue, quarantine = queue_of(router), router.quarantine
+    queue, quarantine = queue_of(vhost), vhost.quarantine
     for number in (1, 2):
-        set_aside(router, queue, number)
+        set_aside(vhost, queue, number)
     fill(queue, 3)
     attach(queue, here := Taker(10))
     quarantine.release(1)
     quarantine.release(2, to="other")
     assert here.numbers == [3, 1]
-    attach(queue_of(router, "other"), there := Taker(10))
+    attach(queue_of(vhost, "other"), there := Taker(10))
     assert there.numbers == [2]
     assert (len(quarantine), quarantine.size) == (0, 0)
 
 
-def test_release_of_a_dead_letter(router: Router) -> None:
+def test_release_of_a_dead_letter(vhost: VirtualHostCore) -> None:
     """It says still why it was rejected: delivery annotations of the broker's own are not a sender's."""
-    queue = queue_of(router)
+    queue = queue_of(vhost)
     odd = entry(1)
     odd.write_rejection(Error(Symbol("x:odd"), "why"))
     queue.put(odd)
     queue.set_aside(odd, FAULT)
-    router.quarantine.release(1)
+    vhost.quarantine.release(1)
     attach(queue, taker := Taker(10))
     assert why_rejected(taker.payloads[0]) == Error(Symbol("x:odd"), "why")
 
 
-def test_release_to_a_subscription(router: Router) -> None:
+def test_release_to_a_subscription(vhost: VirtualHostCore) -> None:
     """A subscription has no address, and is found again."""
-    topic = router.declare("topic.news", "topic")
+    topic = vhost.declare("topic.news", "topic")
     subscription = topic.subscribe(lasting=True)  # type: ignore[attr-defined]
-    set_aside(router, subscription, 1)
-    router.quarantine.release(1)
+    set_aside(vhost, subscription, 1)
+    vhost.quarantine.release(1)
     assert subscription.depth == 1
 
 
-def test_release_to_nowhere(router: Router) -> None:
+def test_release_to_nowhere(vhost: VirtualHostCore) -> None:
     """Where a message cannot go it stays in the quarantine."""
-    queue = queue_of(router)
-    set_aside(router, queue, 1)
-    router.delete(queue)
+    queue = queue_of(vhost)
+    set_aside(vhost, queue, 1)
+    vhost.delete(queue)
     for to in (None, "/exchanges/none/key", "/exchanges/amq.direct/nothing", "", "/queues/"):
         with pytest.raises(ValueError, match=r"there is no|no longer exists|cannot go|leads to no"):
-            router.quarantine.release(1, to)
+            vhost.quarantine.release(1, to)
     with pytest.raises(KeyError):
-        router.quarantine.release(2)
-    assert [message.number for message in router.quarantine] == [1]
-    queue_of(router)
-    router.quarantine.release(1)
-    assert queue_of(router).depth == 1
+        vhost.quarantine.release(2)
+    assert [message.number for message in vhost.quarantine] == [1]
+    queue_of(vhost)
+    vhost.quarantine.release(1)
+    assert queue_of(vhost).depth == 1
 
 
 def test_release_that_fills_it() -> None:
@@ -158,16 +158,16 @@ def test_release_that_fills_it() -> None:
     assert quarantine.size == 1
 
 
-def test_drop(router: Router) -> None:
+def test_drop(vhost: VirtualHostCore) -> None:
     """A message that is dropped is gone, and its number is not used again."""
-    queue, quarantine = queue_of(router), router.quarantine
-    set_aside(router, queue, 1)
+    queue, quarantine = queue_of(vhost), vhost.quarantine
+    set_aside(vhost, queue, 1)
     quarantine.drop(1)
     with pytest.raises(KeyError):
         quarantine.drop(1)
     with pytest.raises(KeyError):
         quarantine[1]
-    assert set_aside(router, queue, 2).number == 2
+    assert set_aside(vhost, queue, 2).number == 2
     assert quarantine[2].payload == entry(2).payload
 
 
@@ -204,37 +204,37 @@ def test_journal() -> None:
     assert after.set_aside("q", b"x", 0, FAULT).number == 6
 
 
-def test_unreadable_release(router: Router) -> None:
+def test_unreadable_release(vhost: VirtualHostCore) -> None:
     """What cannot be read, or is of a foreign format, is released as it is."""
-    queue = queue_of(router)
+    queue = queue_of(vhost)
     for payload, message_format in ((b"\x00\x53\x70\xff", 0), (b"foreign", 7)):
         odd = QueuedMessage(payload, message_format)
         queue.put(odd)
         queue.set_aside(odd, FAULT)
-    for message in router.quarantine:
-        router.quarantine.release(message.number)
+    for message in vhost.quarantine:
+        vhost.quarantine.release(message.number)
     attach(queue, taker := Taker(10))
     assert taker.payloads == [b"\x00\x53\x70\xff", b"foreign"]
 
 
 @pytest.fixture
-def ask(router: Router) -> Any:
+def ask(vhost: VirtualHostCore) -> Any:
     """Somebody who asks the management node."""
 
     def asking(method: str, path: str, body: object = None) -> tuple[int, Any]:
-        peer = cast(PeerConnection, SimpleNamespace(do=Requests(router, None).do, rights=EVERYTHING))
+        peer = cast(PeerConnection, SimpleNamespace(do=Requests(vhost, None).do, rights=EVERYTHING))
         request = Message(AmqpValue(body), message_id="1", to=path, subject=method, reply_to="$me")
-        answer = Message.decode(Management(router, peer, "broker").answer(request.encode()))
+        answer = Message.decode(Management(vhost, peer, "broker").answer(request.encode()))
         return int(answer.subject or ""), answer.body
 
     return asking
 
 
-def test_management(router: Router, ask: Any) -> None:
+def test_management(vhost: VirtualHostCore, ask: Any) -> None:
     """Peers list, read, release and drop."""
-    queue = queue_of(router)
+    queue = queue_of(vhost)
     for number in range(3):
-        set_aside(router, queue, number)
+        set_aside(vhost, queue, number)
     status, listed = ask("GET", "/quarantine")
     assert (status, [each["number"] for each in listed]) == (200, [1, 2, 3])
     assert [type(listed[0][name]) for name in ("number", "bytes", "message_format")] == [ULong, ULong, UInt]
@@ -244,14 +244,14 @@ def test_management(router: Router, ask: Any) -> None:
     assert ask("POST", "/quarantine/1") == (204, None)
     assert ask("POST", "/quarantine/2", {"to": "other"}) == (204, None)
     assert ask("DELETE", "/quarantine/3") == (204, None)
-    assert (queue.depth, queue_of(router, "other").depth, len(router.quarantine)) == (1, 1, 0)
+    assert (queue.depth, queue_of(vhost, "other").depth, len(vhost.quarantine)) == (1, 1, 0)
 
 
-def test_management_lists_a_part(router: Router, ask: Any) -> None:
+def test_management_lists_a_part(vhost: VirtualHostCore, ask: Any) -> None:
     """A list is not longer than a message may be."""
-    queue = queue_of(router)
+    queue = queue_of(vhost)
     for _ in range(101):
-        set_aside(router, queue, 1)
+        set_aside(vhost, queue, 1)
     assert len(ask("GET", "/quarantine")[1]) == 100
     assert [each["number"] for each in ask("GET", "/quarantine?after=100")[1]] == [101]
 
@@ -273,11 +273,13 @@ def test_management_lists_a_part(router: Router, ask: Any) -> None:
         ("POST", "/quarantine/1", {"to": "/exchanges/none/key"}, 409),
     ],
 )
-def test_management_refuses(router: Router, ask: Any, method: str, path: str, body: object, status: int) -> None:
+def test_management_refuses(
+    vhost: VirtualHostCore, ask: Any, method: str, path: str, body: object, status: int
+) -> None:
     """What is not there, or makes no sense, is refused, and the message stays."""
-    set_aside(router, queue_of(router), 1)
+    set_aside(vhost, queue_of(vhost), 1)
     assert ask(method, path, body)[0] == status
-    assert len(router.quarantine) == 1
+    assert len(vhost.quarantine) == 1
 
 
 async def listed(manage: Operations) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_9.wire.methods import ExchangeDelete as Delete091
 from amqp10.dialects.v0_9.wire.methods import ExchangeDeleteOk, QueueDeleteOk
 from amqp10.dialects.v0_9.wire.methods import QueueDelete as QueueDelete091
@@ -25,20 +25,20 @@ from amqp10.dialects.v0_10.wire.commands import (
 )
 from amqp10.dialects.v0_10.wire.struct import Command
 
-from ..kit.conformance.older import Client010, Client09, new_router
+from ..kit.conformance.older import Client010, Client09, new_vhost
 
 MATCH = {"x-match": "all", "colour": "red"}
 
 
 @pytest.fixture
-def router() -> Router:
-    return new_router()
+def vhost() -> VirtualHostCore:
+    return new_vhost()
 
 
 @pytest.fixture
-def client(router: Router) -> Client010:
+def client(vhost: VirtualHostCore) -> Client010:
     """A client with a session, a queue "q", and exchanges "d" (direct), "t" (topic) and "h" (headers)."""
-    client = Client010(router)
+    client = Client010(vhost)
     for command in (
         QueueDeclare("q"),
         ExchangeDeclare("d", "direct"),
@@ -82,9 +82,9 @@ def test_absent(client: Client010, command: Command) -> None:
     assert client.refusal(command) == 404
 
 
-def test_absent_in_0_9_1(router: Router) -> None:
+def test_absent_in_0_9_1(vhost: VirtualHostCore) -> None:
     """The same broker says nothing of it to clients of 0-9-1."""
-    said = Client09(router).do(Delete091(exchange="absent"), QueueDelete091(queue="absent"))
+    said = Client09(vhost).do(Delete091(exchange="absent"), QueueDelete091(queue="absent"))
     assert said == [ExchangeDeleteOk(), QueueDeleteOk(0)]
 
 
@@ -95,21 +95,21 @@ def test_absent_in_0_9_1(router: Router) -> None:
 @pytest.mark.parametrize(
     "command", [QueueDeclare("new", "absent"), ExchangeDeclare("new", "direct", "absent")], ids=repr
 )
-def test_an_alternate_that_is_not_there(client: Client010, router: Router, command: Command) -> None:
+def test_an_alternate_that_is_not_there(client: Client010, vhost: VirtualHostCore, command: Command) -> None:
     """Nothing is made: messages would go nowhere, and nobody would know."""
     assert client.refusal(command) == 404
-    assert "new" not in router.nodes
-    assert "new" not in router.topology.exchanges
+    assert "new" not in vhost.nodes
+    assert "new" not in vhost.topology.exchanges
 
 
 @pytest.mark.spec("0-10 exchange.delete", "not-allowed, while it is the alternate of a queue or an exchange")
 @pytest.mark.parametrize("user", [QueueDeclare("new", "d"), ExchangeDeclare("new", "direct", "d")], ids=repr)
-def test_an_alternate_in_use(client: Client010, router: Router, user: Any) -> None:
+def test_an_alternate_in_use(client: Client010, vhost: VirtualHostCore, user: Any) -> None:
     """It can be deleted when who uses it is gone."""
     done(client, user)
     assert client.refusal(ExchangeDelete("d")) == 530
     gone = QueueDelete("new") if isinstance(user, QueueDeclare) else ExchangeDelete("new")
-    done(Client010(router), gone, ExchangeDelete("d"))
+    done(Client010(vhost), gone, ExchangeDelete("d"))
 
 
 @pytest.mark.spec("0-10 queue.declare", "not-allowed, if the queue is there and has another alternate exchange")
@@ -150,7 +150,7 @@ def test_declared_again(client: Client010, durable: bool, auto_delete: bool) -> 
 
 
 @pytest.mark.spec("0-10 queue.declare", "resource-locked, if the queue is another session's alone")
-def test_exclusive(client: Client010, router: Router) -> None:
+def test_exclusive(client: Client010, vhost: VirtualHostCore) -> None:
     """Whose it is may say so again, or not; nobody else may."""
     done(
         client,
@@ -158,7 +158,7 @@ def test_exclusive(client: Client010, router: Router) -> None:
         QueueDeclare("mine", exclusive=True, auto_delete=True),
         QueueDeclare("mine"),
     )
-    assert Client010(router).refusal(QueueDeclare("mine")) == 405
+    assert Client010(vhost).refusal(QueueDeclare("mine")) == 405
     assert client.refusal(QueueDeclare("q", exclusive=True, auto_delete=True)) == 405
 
 
@@ -248,26 +248,26 @@ def test_arguments_of_the_field(client: Client010) -> None:
 
 
 @pytest.mark.spec("0-10 exchange.bind", "an exchange and a queue have one binding by each key; its arguments stay")
-def test_bound_again(client: Client010, router: Router) -> None:
+def test_bound_again(client: Client010, vhost: VirtualHostCore) -> None:
     """With other arguments it is the same binding, with the first ones."""
     done(client, ExchangeBind("q", "h", "k", MATCH), ExchangeBind("q", "h", "k", {"x-match": "any", "size": "big"}))
-    (binding,) = router.topology.bound_to(router.nodes["q"])
+    (binding,) = vhost.topology.bound_to(vhost.nodes["q"])
     assert binding.arguments == MATCH
     done(client, ExchangeBind("q", "h", "other", {"x-match": "any"}))
-    assert len(router.topology.bound_to(router.nodes["q"])) == 2
+    assert len(vhost.topology.bound_to(vhost.nodes["q"])) == 2
 
 
 @pytest.mark.spec("0-10 exchange.unbind", "a binding is found by its queue, exchange and key")
-def test_unbound(client: Client010, router: Router) -> None:
+def test_unbound(client: Client010, vhost: VirtualHostCore) -> None:
     """Whatever arguments it has."""
     done(client, ExchangeBind("q", "h", "k", MATCH), ExchangeUnbind("q", "h", "k"))
-    assert router.topology.bound_to(router.nodes["q"]) == []
+    assert vhost.topology.bound_to(vhost.nodes["q"]) == []
 
 
-def test_arguments_that_have_no_type_here(client: Client010, router: Router) -> None:
+def test_arguments_that_have_no_type_here(client: Client010, vhost: VirtualHostCore) -> None:
     """An argument declared by another dialect is reported as text if 0-10 has no type for it."""
     terms = QueueDeclaration(arguments={"x-limit": 5, "x-odd": Decimal("1.5"), "x-list": [1, {"deep": Decimal(2)}]})
-    router.declare_queue("of another", terms)
+    vhost.declare_queue("of another", terms)
     result: Any = next(each for each in client.do(QueueQuery("of another")) if isinstance(each, ExecutionResult))
     assert result.value.arguments["x-limit"] == 5
     assert result.value.arguments["x-odd"] == "1.5"

@@ -1,6 +1,6 @@
 """The broker that users hold: it listens, accepts and negotiates connections, and shuts down in order.
 
-    listener ──> TLS ──> Negotiation ──> Engine + Pump ──events──> Peer ──> links ──> Router: queues and topics
+    listener ──> TLS ──> Negotiation ──> Engine + Pump ──events──> Peer ──> links ──> VirtualHostCore: queues and topics
 
 Connections and nodes are kept apart: nodes know no protocol, so the same queues, at the same port, serve every dialect
 that is registered.
@@ -48,7 +48,6 @@ from ._errors import Refused
 from ._limits import BrokerLimits
 from ._peer import PeerTerms
 from ._queues.node import Limits
-from ._router import Router
 from ._serving.access import Access
 from ._serving.connections import IN_MEMORY, ConnectionManager
 from ._serving.listeners import Listeners
@@ -57,6 +56,7 @@ from ._store.load import load
 from ._store.store import MAX_STORED, Store
 from ._tokens.rules import TokenRules
 from ._users.users import Authorize, User, may_the_same, read_users
+from ._virtual_host_core import VirtualHostCore
 from ._virtual_hosts import USUAL, VirtualHost, store_of
 from .azure._config import AzureConfig
 from .azure._controls import AzureControls
@@ -274,8 +274,8 @@ class Broker:
         if USUAL not in hosts:
             said = without_secrets(virtual_hosts)
             raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {said}")
-        self._routers = {
-            name: Router(
+        self._vhosts = {
+            name: VirtualHostCore(
                 clock=anyio.current_time,
                 limits=Limits(messages=max_queue_messages, bytes=max_queue_bytes, credit=credit),
                 auto_create=auto_create and azure is None,
@@ -291,8 +291,8 @@ class Broker:
             )
             for name in hosts
         }
-        self._router = self._routers[USUAL]
-        self._hosts = {name: VirtualHost(name, router) for name, router in self._routers.items()}
+        self._vhost = self._vhosts[USUAL]
+        self._hosts = {name: VirtualHost(name, vhost) for name, vhost in self._vhosts.items()}
         self._usual = self._hosts[USUAL]
         at_least_one = {
             "credit": credit,
@@ -310,8 +310,8 @@ class Broker:
         if transaction_timeout is not None and transaction_timeout <= 0:
             raise ValueError(f"transaction_timeout must be more than 0, or None, not {transaction_timeout}")
         try:
-            self._router.begin_with(queues, topics, exchanges or {}, bindings)
-            namespace = Namespace(azure, self._router) if azure is not None else None
+            self._vhost.begin_with(queues, topics, exchanges or {}, bindings)
+            namespace = Namespace(azure, self._vhost) if azure is not None else None
             self._azure = AzureControls(namespace, tokens) if namespace is not None else None
         except Refused as error:
             raise ValueError(str(error)) from None
@@ -323,7 +323,7 @@ class Broker:
                     "ANONYMOUS-RELAY",
                     "SHARED-SUBS",
                     LINK_PAIR,
-                    *((ON_DEMAND_CAPABILITY,) if self._router.auto_create else ()),
+                    *((ON_DEMAND_CAPABILITY,) if self._vhost.auto_create else ()),
                     *((DELAYED_RETRY_CAPABILITY,) if azure is None else ()),
                 ),
                 properties={Symbol("product"): "amqp10"} | {Symbol(k): v for k, v in (properties or {}).items()},
@@ -335,7 +335,7 @@ class Broker:
             SessionTerms(),
             max_message_size,
             access.rights_of,
-            self._routers,
+            self._vhosts,
             tokens,
             service=partial(NamespaceLinks, namespace, max_message_size) if namespace is not None else None,
         )
@@ -343,7 +343,7 @@ class Broker:
         spoken = [dialect(name) for name in (dialects if dialects is not None else dialect_names())]
         if not spoken:
             raise ValueError("dialects must name one or more dialects, or be None for all, not an empty sequence")
-        self._door = ConnectionManager(self._router, access.authenticator(), terms, max_connections, spoken, limits)
+        self._door = ConnectionManager(self._vhost, access.authenticator(), terms, max_connections, spoken, limits)
         self._entrance = Listeners(
             self._door,
             host,
@@ -399,22 +399,22 @@ class Broker:
         if self._store_path is None:
             return
         try:
-            for name, router in self._routers.items():
-                least_room = router.peers.disk_free
-                store = Store(store_of(self._store_path, name), router.clock, least_room=least_room)
+            for name, vhost in self._vhosts.items():
+                least_room = vhost.peers.disk_free
+                store = Store(store_of(self._store_path, name), vhost.clock, least_room=least_room)
                 store.on_failure = partial(self._door.cut, store)
-                store.on_room = partial(self._room_changed, store, router)
+                store.on_room = partial(self._room_changed, store, vhost)
                 self._stores.append(store)
-                load(store, router)
+                load(store, vhost)
         except BaseException:
             for store in self._stores:
                 store.file.close()
             self._stores.clear()
             raise
 
-    def _room_changed(self, store: Store, router: Router) -> None:
+    def _room_changed(self, store: Store, vhost: VirtualHostCore) -> None:
         """Stop senders while the disk has little room, so that receivers can free some; or let senders go on."""
-        if router.block("disk", store.short):
+        if vhost.block("disk", store.short):
             self._door.blocked_or_not()
         told = f"senders are stopped: {store.short}" if store.short is not None else "senders may go on"
         _log.warning("%s: %s", store.path, told)
@@ -452,10 +452,10 @@ class Broker:
             self._alarm = anyio.Event()
             deadlines = []
             changed = False
-            for router in self._routers.values():
-                deadlines.append(router.expire())
-                router.flush()
-                for told in router.regulate():
+            for vhost in self._vhosts.values():
+                deadlines.append(vhost.expire())
+                vhost.flush()
+                for told in vhost.regulate():
                     changed = True
                     _log.warning("%s", told)
             if changed:
@@ -503,20 +503,20 @@ class Broker:
         Args:
             reason: for peers whose dialect can carry one.
         """
-        for router in self._routers.values():
-            router.block("user", reason)
+        for vhost in self._vhosts.values():
+            vhost.block("user", reason)
         self._door.blocked_or_not()
 
     def unblock(self) -> None:
         """Take messages again, unless memory or the disk is short (`BrokerLimits.memory`, `disk_free`)."""
-        for router in self._routers.values():
-            router.block("user", None)
+        for vhost in self._vhosts.values():
+            vhost.block("user", None)
         self._door.blocked_or_not()
 
     @property
     def blocked(self) -> str | None:
         """The reason why no messages are taken now; None: they are taken."""
-        return self._router.blocked
+        return self._vhost.blocked
 
     # Changing users and certificates
 
@@ -608,7 +608,7 @@ class Broker:
     @property
     def unroutable(self) -> int:
         """Messages that reached no node and were sent settled, so that their senders could not be told."""
-        return sum(router.unroutable for router in self._routers.values())
+        return sum(vhost.unroutable for vhost in self._vhosts.values())
 
     @checked
     def virtual_host(self, name: str) -> VirtualHost:

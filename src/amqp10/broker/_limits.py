@@ -123,7 +123,7 @@ class Account:
     Attributes:
         nodes: the queues, topics and subscriptions that the user created and that still exist.
         most_nodes: how many of them there may be.
-        look_for_idle: the router's time from which to look again for unused ones.
+        look_for_idle: the virtual host's time from which to look again for unused ones.
         exchanges, bindings: how many the user made that still exist.
         arguments: octets of the arguments of what the user declared and still exists.
         said: octets that the sessions and links of the user's connections declare.

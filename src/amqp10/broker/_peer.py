@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ._limits import Maker
     from ._queues.topic import Owner
     from ._retained.links import LinkJournal
-    from ._router import Router
     from ._services import LinkService
     from ._tokens.grants import PeerTokens
     from ._tokens.rules import TokenRules
     from ._transactions.local import LocalTransaction, OpenTransactions
+    from ._virtual_host_core import VirtualHostCore
 
 MESSAGE_TOO_LARGE = Symbol("amqp:link:message-size-exceeded")
 
@@ -46,7 +46,7 @@ class PeerTerms:
     session: SessionTerms
     max_message_size: int | None
     rights_of: Callable[[str | None, str], Rights] = lambda user, virtual_host: EVERYTHING
-    virtual_hosts: Mapping[str, Router] | None = None
+    virtual_hosts: Mapping[str, VirtualHostCore] | None = None
     tokens: TokenRules | None = None
     service: Callable[[Peer], LinkService] | None = None
 

@@ -15,7 +15,7 @@ from ._snapshots import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, q
 
 if TYPE_CHECKING:
     from ._quarantine import Quarantine
-    from ._router import Router
+    from ._virtual_host_core import VirtualHostCore
 
 USUAL: Final = "/"
 """The virtual host of every broker, for clients that name no other."""
@@ -58,9 +58,9 @@ class VirtualHost:
         name: "/" for the usual one.
     """
 
-    def __init__(self, name: str, router: Router) -> None:
+    def __init__(self, name: str, vhost: VirtualHostCore) -> None:
         self.name = name
-        self._router = router
+        self._vhost = vhost
 
     def __repr__(self) -> str:
         return f"<VirtualHost {self.name!r}>"
@@ -68,27 +68,27 @@ class VirtualHost:
     @property
     def blocked(self) -> str | None:
         """The reason why no messages are taken now; None: they are taken."""
-        return self._router.blocked
+        return self._vhost.blocked
 
     @property
     def quarantine(self) -> Quarantine:
         """The messages that could not be handled, each with the reason: list, read, release or drop them."""
-        return self._router.quarantine
+        return self._vhost.quarantine
 
     @property
     def queues(self) -> tuple[QueueFacts, ...]:
         """All queues, including temporary ones; the queues of subscriptions are with their topics."""
-        return tuple(queue_facts(node) for node in self._router.nodes.values() if isinstance(node, Queue))
+        return tuple(queue_facts(node) for node in self._vhost.nodes.values() if isinstance(node, Queue))
 
     @property
     def topics(self) -> tuple[TopicFacts, ...]:
         """All topics."""
-        return tuple(topic_facts(node) for node in self._router.nodes.values() if isinstance(node, Topic))
+        return tuple(topic_facts(node) for node in self._vhost.nodes.values() if isinstance(node, Topic))
 
     @property
     def exchanges(self) -> tuple[ExchangeFacts, ...]:
         """All exchanges, including the default one and `amq.direct` and the like."""
-        return tuple(exchange_facts(exchange) for exchange in self._router.topology.exchanges.values())
+        return tuple(exchange_facts(exchange) for exchange in self._vhost.topology.exchanges.values())
 
     @checked
     def queue(self, name: str) -> QueueFacts:
@@ -97,7 +97,7 @@ class VirtualHost:
         Raises:
             KeyError: no queue has that name.
         """
-        node = self._router.nodes.get(name)
+        node = self._vhost.nodes.get(name)
         if not isinstance(node, Queue):
             raise KeyError(name)
         return queue_facts(node)
@@ -109,7 +109,7 @@ class VirtualHost:
         Raises:
             KeyError: no topic has that name.
         """
-        node = self._router.nodes.get(name)
+        node = self._vhost.nodes.get(name)
         if not isinstance(node, Topic):
             raise KeyError(name)
         return topic_facts(node)
@@ -121,4 +121,4 @@ class VirtualHost:
         Raises:
             KeyError: no exchange has that name.
         """
-        return exchange_facts(self._router.topology.exchanges[name])
+        return exchange_facts(self._vhost.topology.exchanges[name])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import SenderLink
 from amqp10.messaging import (
     ACCEPTED,
@@ -41,45 +41,45 @@ def outcome(link: SenderLink, wire: Wire, cc: Any, state: Any = None, **fields: 
     return delivery.remote_state
 
 
-def test_queue(wire: Wire, router: Router) -> None:
+def test_queue(wire: Wire, vhost: VirtualHostCore) -> None:
     """The keys are names of queues where the target is one; none gets two copies, and who is not there gets none."""
     link = wire.send_to("/queues/one")
     assert outcome(link, wire, ["two", "one", "two", "nobody"]) == ACCEPTED
-    assert depths(router) == [1, 1, 0]
+    assert depths(vhost) == [1, 1, 0]
     assert outcome(link, wire, [], durable=True) == ACCEPTED
     link.send(Message(b"x", subject="s").encode())
     link.send(Message(b"x", durable=True).encode())
     wire.turn()
-    assert depths(router) == [4, 1, 0]
+    assert depths(vhost) == [4, 1, 0]
 
 
-def test_exchange(wire: Wire, router: Router) -> None:
+def test_exchange(wire: Wire, vhost: VirtualHostCore) -> None:
     """They are routing keys of the exchange, beside that of the address or the subject."""
-    router.topology.bind(router.topology.find("amq.topic"), router.nodes["three"], "c")
+    vhost.topology.bind(vhost.topology.find("amq.topic"), vhost.nodes["three"], "c")
     by_key, by_subject = wire.send_to("/exchanges/amq.topic/a.x"), wire.send_to("/exchanges/amq.topic")
     assert outcome(by_key, wire, ["c", "a.b"]) == ACCEPTED
-    assert depths(router) == [1, 1, 1]
+    assert depths(vhost) == [1, 1, 1]
     assert outcome(by_subject, wire, ["c"], subject="nobody's") == ACCEPTED
-    assert depths(router) == [1, 1, 2]
+    assert depths(vhost) == [1, 1, 2]
 
 
-def test_anonymous(wire: Wire, router: Router) -> None:
+def test_anonymous(wire: Wire, vhost: VirtualHostCore) -> None:
     """So they are where each message says in `to` where it goes."""
     link = wire.send_to(Target(), name="anonymous")
     assert outcome(link, wire, ["three"], to="/queues/one") == ACCEPTED
     assert outcome(link, wire, ["a.b"], to="/exchanges/amq.topic/nobody") == ACCEPTED
-    assert depths(router) == [2, 1, 1]
+    assert depths(vhost) == [2, 1, 1]
 
 
-def test_plain_names(wire: Wire, router: Router) -> None:
+def test_plain_names(wire: Wire, vhost: VirtualHostCore) -> None:
     """A queue by its plain name is no address of RabbitMQ's: the annotation is one like any other."""
     link = wire.send_to("one")
     assert outcome(link, wire, ["two"]) == ACCEPTED
     assert outcome(link, wire, "odd") == ACCEPTED
-    assert depths(router) == [2, 0, 0]
+    assert depths(vhost) == [2, 0, 0]
 
 
-def test_in_a_transaction(wire: Wire, router: Router) -> None:
+def test_in_a_transaction(wire: Wire, vhost: VirtualHostCore) -> None:
     """All copies are part of it."""
     coordinator = wire.send_to(Coordinator(), name="control")
     for fail, expected in ((True, [0, 0, 0]), (False, [1, 1, 0])):
@@ -90,16 +90,16 @@ def test_in_a_transaction(wire: Wire, router: Router) -> None:
         link = wire.send_to("/queues/one")
         state = outcome(link, wire, ["two"], TransactionalState(txn_id))
         assert state == TransactionalState(txn_id, ACCEPTED)
-        assert depths(router) == [0, 0, 0]
+        assert depths(vhost) == [0, 0, 0]
         coordinator.send(Message(Discharge(txn_id, fail)).encode())
         link.detach()
         wire.turn()
-        assert depths(router) == expected
+        assert depths(vhost) == expected
 
 
 @pytest.mark.parametrize("odd", ["two", [1], {"two": 1}, [Symbol("two"), None]])
 @pytest.mark.parametrize("target", ["/queues/one", "/exchanges/amq.topic/a.b"])
-def test_odd(wire: Wire, router: Router, target: str, odd: Any) -> None:
+def test_odd(wire: Wire, vhost: VirtualHostCore, target: str, odd: Any) -> None:
     """What is no list of strings is rejected, or ends the link of who takes no rejections; nothing is sent anywhere."""
     state = outcome(wire.send_to(target), wire, odd)
     assert isinstance(state, Rejected)
@@ -108,24 +108,24 @@ def test_odd(wire: Wire, router: Router, target: str, odd: Any) -> None:
     unwilling = wire.send_to(target, source=Source(outcomes=(Symbol("amqp:accepted:list"),)), name="unwilling")
     assert outcome(unwilling, wire, odd) is None
     assert wire.refusal().condition == "amqp:invalid-field"
-    assert depths(router) == [0, 0, 0]
+    assert depths(vhost) == [0, 0, 0]
 
 
 @pytest.mark.parametrize("descriptor", [b"\x80" + bytes(7) + b"\x72", b"\xa3\x1camqp:message-annotations:map"])
-def test_descriptors(wire: Wire, router: Router, descriptor: bytes) -> None:
+def test_descriptors(wire: Wire, vhost: VirtualHostCore, descriptor: bytes) -> None:
     """Annotations are found by each form of their descriptor, a wide number or its name."""
     link = wire.send_to("/queues/one")
     payload = Message(b"x", message_annotations={Symbol("x-cc"): ["two"]}).encode()
     delivery = link.send(b"\0" + descriptor + payload[3:])
     wire.turn()
     assert delivery.remote_state == ACCEPTED
-    assert depths(router) == [1, 1, 0]
+    assert depths(vhost) == [1, 1, 0]
 
 
-def test_malformed(wire: Wire, router: Router) -> None:
+def test_malformed(wire: Wire, vhost: VirtualHostCore) -> None:
     """Annotations that cannot be read are found before the message goes anywhere."""
     link = wire.send_to("/queues/one")
     delivery = link.send(b"\x00\x53\x72\xc1\x02\x02\xff" + Message(b"x").encode())
     wire.turn()
     assert isinstance(delivery.remote_state, Rejected)
-    assert depths(router) == [0, 0, 0]
+    assert depths(vhost) == [0, 0, 0]

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import pytest
 
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     FlowReceived,
     LinkEnded,
@@ -85,7 +85,7 @@ class TestReceiving:
         for outcome in outcomes:
             link.settle(link.incoming.popleft(), outcome)
         wire.turn()
-        facts = queue_of(wire.router, "q")
+        facts = queue_of(wire.vhost, "q")
         assert (facts.depth, facts.dequeued, facts.rejected, facts.unsettled) == (2, 1, 1, 0)
         link.flow(10)
         wire.turn()
@@ -97,7 +97,7 @@ class TestReceiving:
         self.put(wire, 1)
         link = wire.receive_from("q", credit=1, settle_mode="settled")
         assert link.incoming[0].local_settled
-        assert queue_of(wire.router, "q").depth == 0
+        assert queue_of(wire.vhost, "q").depth == 0
 
     @pytest.mark.spec(
         "2.7.3", "the sender keeps to the snd-settle-mode that the receiver desires, and says which it has"
@@ -130,7 +130,7 @@ class TestReceiving:
         settled_at_once = delivery.local_settled
         wire.turn()
         assert (settled_at_once, delivery.remote_settled, delivery.local_settled) == (False, True, True)
-        assert queue_of(wire.router, "q").depth == 0
+        assert queue_of(wire.vhost, "q").depth == 0
 
     @pytest.mark.spec("3.5.3", "default-outcome is for transfers settled without a terminal state")
     @pytest.mark.parametrize(("default", "count"), [(None, 1), (Released(), 0), (Modified(delivery_failed=True), 1)])
@@ -147,7 +147,7 @@ class TestReceiving:
             wire.server.receive_eof()
             wire.peer.handle(wire.server.events())
         wire.turn()
-        other = Wire(wire.router)
+        other = Wire(wire.vhost)
         again = other.receive_from("q", credit=1, name="again")
         assert bodies(again) == [1]
         assert (Message.decode(again.incoming[0].payload).delivery_count or 0) == count
@@ -167,7 +167,7 @@ class TestReceiving:
         link = wire.receive_from("q", credit=1)
         link.settle(link.incoming[0], Received(0, 0), settled=False)
         wire.turn()
-        assert queue_of(wire.router, "q").unsettled == 1
+        assert queue_of(wire.vhost, "q").unsettled == 1
 
     @pytest.mark.spec("2.6.7", "drain: use the credit or give it back")
     def test_drain(self, wire: Wire) -> None:
@@ -183,17 +183,17 @@ class TestReceiving:
         assert bodies(link) == [1, 2]
 
     @pytest.mark.spec("2.5.6", "transfers stop at the peer's incoming window")
-    def test_window(self, router: Router) -> None:
+    def test_window(self, vhost: VirtualHostCore) -> None:
         """A receiver whose window is full keeps only what it took; the rest stays in the queue, for others."""
-        wire = Wire(router, session=SessionTerms(incoming_window=4))
+        wire = Wire(vhost, session=SessionTerms(incoming_window=4))
         self.put(wire, *range(10))
-        slow = Wire(router, session=SessionTerms(incoming_window=4))
+        slow = Wire(vhost, session=SessionTerms(incoming_window=4))
         link = slow.session.attach_receiver(LinkTerms("slow", source=Source(address="q"), target=Target()))
         link.flow(100)
         slow.server.receive_data(slow.client.data_to_send())
         slow.peer.handle(slow.server.events())
-        assert queue_of(router, "q").unsettled == 4
-        other = Wire(router)
+        assert queue_of(vhost, "q").unsettled == 4
+        other = Wire(vhost)
         taken = other.receive_from("q", credit=2, name="other")
         assert bodies(taken) == [4, 5]
         slow.turn()
@@ -205,7 +205,7 @@ class TestReceiving:
         wire.full = True
         link = wire.receive_from("q", credit=1)
         assert not link.incoming
-        other = Wire(wire.router)
+        other = Wire(wire.vhost)
         assert bodies(other.receive_from("q", credit=1, name="other")) == [1]
         wire.full = False
         wire.peer.resume()
@@ -237,7 +237,7 @@ class TestReceiving:
         link.settle(link.incoming.popleft(), ACCEPTED)
         link.detach()
         wire.turn()
-        assert queue_of(wire.router, "q").depth == 2
+        assert queue_of(wire.vhost, "q").depth == 2
 
 
 class TestTopics:
@@ -251,7 +251,7 @@ class TestTopics:
         assert bodies(one) == bodies(two) == ["x"]
         one.detach()
         wire.turn()
-        topic = wire.router.nodes["topic.news"]
+        topic = wire.vhost.nodes["topic.news"]
         assert len(topic.subscriptions) == 1  # type: ignore[attr-defined]
 
     def test_by_capability(self, wire: Wire) -> None:
@@ -289,7 +289,7 @@ class TestDynamic:
         assert bodies(link) == ["x"]
         link.detach()
         wire.turn()
-        assert wire.router.nodes == {}
+        assert wire.vhost.nodes == {}
         assert not sender.attached
         gone = [event for event in wire.events if isinstance(event, LinkEnded) and event.link is sender]
         assert isinstance(gone[0].error, LinkDetached)
@@ -306,7 +306,7 @@ class TestDynamic:
         for link in links:
             assert not link.attached
         assert wire.refusal().condition == "amqp:invalid-field"
-        assert wire.router.nodes == {}
+        assert wire.vhost.nodes == {}
 
     @pytest.mark.spec("3.5.9", "dynamic-node-properties are read, and what cannot be is refused")
     @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ class TestDynamic:
             assert link.attached is not refused
         if refused:
             assert wire.refusal().condition == "amqp:not-implemented"
-            assert wire.router.nodes == {}
+            assert wire.vhost.nodes == {}
             return
         for link in links:
             assert link.remote is not None
@@ -360,7 +360,7 @@ class TestDynamic:
         link = wire.receive_from(Source(dynamic=True), name="inbox", credit=1)
         assert link.remote is not None
         assert isinstance(link.remote.source, Source)
-        other = Wire(wire.router)
+        other = Wire(wire.vhost)
         stolen = other.receive_from(link.remote.source.address, credit=1)
         assert not stolen.attached
         assert other.refusal().condition == "amqp:resource-locked"
@@ -372,7 +372,7 @@ class TestDynamic:
         assert sender.remote is not None
         assert isinstance(sender.remote.target, Target)
         address = sender.remote.target.address
-        other = Wire(wire.router)
+        other = Wire(wire.vhost)
         other.receive_from(address, credit=1)
         assert other.refusal().condition == "amqp:resource-locked"
         receiver = wire.receive_from(address, credit=1)
@@ -383,5 +383,5 @@ class TestDynamic:
         wire.server.receive_eof()
         wire.peer.handle(wire.server.events())
         other.turn()
-        assert wire.router.nodes == {}
+        assert wire.vhost.nodes == {}
         assert not another.attached

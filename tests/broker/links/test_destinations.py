@@ -10,7 +10,7 @@ from amqp10 import Connection, LinkDetached, MessageRejected, MessageReleased
 from amqp10.broker import Broker
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import Event, LinkAttached, OutcomesReceived, OutgoingDelivery, SenderLink
 from amqp10.messaging import (
     ACCEPTED,
@@ -57,19 +57,19 @@ class OldWire(Wire):
 
 
 @pytest.fixture
-def wire(router: Router) -> Wire:
-    """A connection to the router with three queues: two of them are bound."""
-    topology = router.topology
+def wire(vhost: VirtualHostCore) -> Wire:
+    """A connection to the virtual host with three queues: two of them are bound."""
+    topology = vhost.topology
     for name, exchange, key in (("one", "amq.topic", "a.*"), ("two", "amq.topic", "a.b"), ("three", "", "")):
-        queue = router.declare(name, "queue")
+        queue = vhost.declare(name, "queue")
         if exchange:
             topology.bind(topology.find(exchange), queue, key)
-    return Wire(router)
+    return Wire(vhost)
 
 
-def depths(router: Router) -> list[int]:
+def depths(vhost: VirtualHostCore) -> list[int]:
     """Of the three queues."""
-    return [router.nodes[name].depth for name in ("one", "two", "three")]  # type: ignore[attr-defined]
+    return [vhost.nodes[name].depth for name in ("one", "two", "three")]  # type: ignore[attr-defined]
 
 
 def outcome(wire: Wire, link: SenderLink, **fields: Any) -> Any:
@@ -79,34 +79,34 @@ def outcome(wire: Wire, link: SenderLink, **fields: Any) -> Any:
     return delivery.remote_state
 
 
-def test_exchange_with_a_key(wire: Wire, router: Router) -> None:
+def test_exchange_with_a_key(wire: Wire, vhost: VirtualHostCore) -> None:
     """The address of an exchange with a routing key: copies for all that are bound so; else it is released."""
     link = wire.send_to("/exchanges/amq.topic/a.b")
     assert isinstance(outcome(wire, link), Accepted)
-    assert depths(router) == [1, 1, 0]
+    assert depths(vhost) == [1, 1, 0]
     link = wire.send_to("/exchanges/amq.topic/b")
     assert isinstance(outcome(wire, link), Released)
-    assert depths(router) == [1, 1, 0]
+    assert depths(vhost) == [1, 1, 0]
 
 
-def test_exchange_by_subject(wire: Wire, router: Router) -> None:
+def test_exchange_by_subject(wire: Wire, vhost: VirtualHostCore) -> None:
     """Without a key in the address each message's subject is it; without a subject it is empty."""
     link = wire.send_to("/exchanges/amq.topic")
     assert isinstance(outcome(wire, link, subject="a.c"), Accepted)
-    assert depths(router) == [1, 0, 0]
+    assert depths(vhost) == [1, 0, 0]
     assert isinstance(outcome(wire, link), Released)
 
 
-def test_percent_encoding(wire: Wire, router: Router) -> None:
+def test_percent_encoding(wire: Wire, vhost: VirtualHostCore) -> None:
     """Names and keys come in percent-encoding; plain names mean what they always did."""
-    router.topology.declare("e/1 %", "fanout")
-    queue = router.declare("q/ö", "queue")
-    router.topology.bind(router.topology.find("e/1 %"), queue, "")
+    vhost.topology.declare("e/1 %", "fanout")
+    queue = vhost.declare("q/ö", "queue")
+    vhost.topology.bind(vhost.topology.find("e/1 %"), queue, "")
     assert isinstance(outcome(wire, wire.send_to("/exchanges/e%2F1%20%25/k%2Fk")), Accepted)
     assert isinstance(outcome(wire, wire.send_to("/queues/q%2F%C3%B6")), Accepted)
     assert queue.depth == 2  # type: ignore[attr-defined]
     wire.send_to("q%2F")
-    assert "q%2F" in router.nodes
+    assert "q%2F" in vhost.nodes
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_percent_encoding(wire: Wire, router: Router) -> None:
         ("/queues/%ff", "amqp:invalid-field"),
     ],
 )
-def test_no_such_target(wire: Wire, router: Router, address: str, condition: str) -> None:
+def test_no_such_target(wire: Wire, vhost: VirtualHostCore, address: str, condition: str) -> None:
     """What is not there, or not for senders, or spelled wrong, is refused with the attach."""
-    router.topology.declare("internal", "fanout", internal=True)
+    vhost.topology.declare("internal", "fanout", internal=True)
     link = wire.send_to(address)
     assert not link.attached
     assert wire.refusal().condition == condition
@@ -135,14 +135,14 @@ def test_exchanges_are_no_source(wire: Wire) -> None:
     assert wire.refusal().condition == "amqp:not-allowed"
 
 
-def test_by_to(wire: Wire, router: Router) -> None:
+def test_by_to(wire: Wire, vhost: VirtualHostCore) -> None:
     """On the anonymous terminus each message may go to another exchange or queue."""
     link = wire.send_to(Target(), name="anonymous")
     assert isinstance(outcome(wire, link, to="/exchanges/amq.topic/a.c"), Accepted)
     assert isinstance(outcome(wire, link, to="/exchanges/amq.topic", subject="a.b"), Accepted)
     assert isinstance(outcome(wire, link, to="/queues/three"), Accepted)
     assert isinstance(outcome(wire, link, to="new"), Accepted)
-    assert depths(router) == [2, 1, 1]
+    assert depths(vhost) == [2, 1, 1]
     assert isinstance(outcome(wire, link, to="/exchanges/amq.topic/c"), Released)
     refused = outcome(wire, link, to="/exchanges/missing/c")
     assert isinstance(refused, Rejected)
@@ -150,7 +150,7 @@ def test_by_to(wire: Wire, router: Router) -> None:
     assert refused.error.condition == "amqp:not-found"
 
 
-def test_where_it_came_by(wire: Wire, router: Router) -> None:
+def test_where_it_came_by(wire: Wire, vhost: VirtualHostCore) -> None:
     """Who receives what came through an exchange is told which, and with what key, as on RabbitMQ."""
     link = wire.send_to("/exchanges/amq.topic")
     link.send(Message(b"x", subject="a.b", message_annotations={Symbol("x-mine"): 1}).encode())
@@ -160,12 +160,12 @@ def test_where_it_came_by(wire: Wire, router: Router) -> None:
     assert message.message_annotations == {"x-mine": 1, "x-exchange": "amq.topic", "x-routing-key": "a.b"}
 
 
-def test_settled(wire: Wire, router: Router) -> None:
+def test_settled(wire: Wire, vhost: VirtualHostCore) -> None:
     """What goes nowhere and was sent settled is counted."""
     link = wire.send_to("/exchanges/amq.topic/c")
     link.send(Message(b"x").encode(), settled=True)
     wire.turn()
-    assert router.unroutable == 1
+    assert vhost.unroutable == 1
 
 
 @pytest.mark.spec("anonymous-terminus 2.2.2", "a message to an address that is not there is rejected with the error")
@@ -182,7 +182,7 @@ def test_settled(wire: Wire, router: Router) -> None:
     ],
 )
 def test_nowhere_by_to(
-    wire: Wire, router: Router, control: Controller, how: str, to: str | None, condition: str
+    wire: Wire, vhost: VirtualHostCore, control: Controller, how: str, to: str | None, condition: str
 ) -> None:
     """The next message on a link that goes on is delivered; behind one that ended it nothing is done."""
     outcomes = () if how != "cannot be rejected" else ("amqp:accepted:list",)
@@ -202,12 +202,12 @@ def test_nowhere_by_to(
             if isinstance(each.remote_state, Rejected)
         ]
         assert link.attached
-        assert queue_of(router, "one").depth == 1
+        assert queue_of(vhost, "one").depth == 1
     else:
         detached = wire.refusal()
         error = Error(Symbol(detached.condition), detached.description, dict(detached.info or {}))
         assert not link.attached
-        assert queue_of(router, "one").depth == 0
+        assert queue_of(vhost, "one").depth == 0
     assert error is not None
     assert error.condition == condition
     assert error.info == {"delivery-tag": b"lost"}
@@ -216,38 +216,38 @@ def test_nowhere_by_to(
 
 
 @pytest.mark.parametrize("first", ["1.0", "older"])
-def test_the_way_of_another_dialect(router: Router, first: str) -> None:
+def test_the_way_of_another_dialect(vhost: VirtualHostCore, first: str) -> None:
     """What a message is marked with does not depend on who sent to that address before, in which dialect."""
-    router.declare("q", "queue")
+    vhost.declare("q", "queue")
     ways = {"1.0": True, "older": False}
     for name in [first, *(ways.keys() - {first})]:
-        route = router.route("q", b"", on_demand=ways[name])
+        route = vhost.route("q", b"", on_demand=ways[name])
         assert (route.exchange is None) == (name == "1.0")
-    assert router.topology.exchanges[""].published == 1
+    assert vhost.topology.exchanges[""].published == 1
 
 
-def test_older_dialects(router: Router) -> None:
+def test_older_dialects(vhost: VirtualHostCore) -> None:
     """There names are keys of the default exchange: what is not there is not made, and a message for it comes back."""
-    wire = OldWire(router)
+    wire = OldWire(vhost)
     link = wire.send_to(Target(), name="anonymous")
     assert isinstance(outcome(wire, link, to="/queues/new"), Released)
     assert isinstance(outcome(wire, link, to="/queues/"), Released)
-    assert "new" not in router.nodes
+    assert "new" not in vhost.nodes
     # Another dialect makes it, whatever was remembered of that.
-    modern = Wire(router)
+    modern = Wire(vhost)
     assert isinstance(outcome(modern, modern.send_to(Target(), name="anonymous"), to="/queues/new"), Accepted)
     assert isinstance(outcome(wire, link, to="/queues/new"), Accepted)
     wire.receive_from("/queues/other")
     assert wire.refusal().condition == "amqp:not-found"
-    router.delete(router.nodes["new"])
+    vhost.delete(vhost.nodes["new"])
     assert isinstance(outcome(wire, link, to="/queues/new"), Released)
 
 
-def test_full(wire: Wire, router: Router) -> None:
+def test_full(wire: Wire, vhost: VirtualHostCore) -> None:
     """A queue that was declared to refuse says so to the sender, whichever way the message came; others take theirs."""
     terms = QueueDeclaration(arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
-    queue = router.declare_queue("full", terms)
-    router.topology.bind(router.topology.find("amq.topic"), queue, "a.b")
+    queue = vhost.declare_queue("full", terms)
+    vhost.topology.bind(vhost.topology.find("amq.topic"), queue, "a.b")
     exchange, direct = wire.send_to("/exchanges/amq.topic/a.b"), wire.send_to("full")
     assert isinstance(outcome(wire, exchange), Accepted)
     for link in (exchange, direct):
@@ -255,12 +255,12 @@ def test_full(wire: Wire, router: Router) -> None:
         assert isinstance(refused, Rejected)
         assert refused.error is not None
         assert refused.error.condition == "amqp:resource-limit-exceeded"
-    assert (queue.depth, depths(router)) == (1, [2, 2, 0])
+    assert (queue.depth, depths(vhost)) == (1, [2, 2, 0])
     anonymous = wire.send_to(Target(), name="anonymous")
     assert isinstance(outcome(wire, anonymous, to="full"), Rejected)
 
 
-def test_in_a_transaction(wire: Wire, router: Router) -> None:
+def test_in_a_transaction(wire: Wire, vhost: VirtualHostCore) -> None:
     """Copies are seen with the commit, and what goes nowhere is known before it."""
     coordinator = wire.send_to(Coordinator(), name="coordinator")
     declared = coordinator.send(Message(Declare()).encode())
@@ -272,23 +272,23 @@ def test_in_a_transaction(wire: Wire, router: Router) -> None:
     good = link.send(Message(b"x", subject="a.b").encode(), state=working)
     lost = link.send(Message(b"x", subject="c").encode(), state=working)
     wire.turn()
-    assert depths(router) == [0, 0, 0]
+    assert depths(vhost) == [0, 0, 0]
     assert (good.remote_state, lost.remote_state) == (
         TransactionalState(state.txn_id, ACCEPTED),
         TransactionalState(state.txn_id, RELEASED),
     )
     coordinator.send(Message(Discharge(state.txn_id)).encode())
     wire.turn()
-    assert depths(router) == [1, 1, 0]
+    assert depths(vhost) == [1, 1, 0]
 
 
 def test_room(clock: Clock) -> None:
     """Senders to an exchange are held back by the fullest queue that they reach, until it has room."""
-    router = Router(clock=clock, limits=Limits(messages=10, credit=8))
-    topology = router.topology
+    vhost = VirtualHostCore(clock=clock, limits=Limits(messages=10, credit=8))
+    topology = vhost.topology
     for name in ("one", "two"):
-        topology.bind(topology.find("amq.fanout"), router.declare(name, "queue"), "")
-    wire = Wire(router)
+        topology.bind(topology.find("amq.fanout"), vhost.declare(name, "queue"), "")
+    wire = Wire(vhost)
     link = wire.send_to("/exchanges/amq.fanout")
     sent: list[OutgoingDelivery] = []
     while link.credit:
@@ -298,10 +298,10 @@ def test_room(clock: Clock) -> None:
     for name in ("one", "two"):
         assert link.credit == 0
         taker = Taker(100, settles=True)
-        queue = router.nodes[name]
+        queue = vhost.nodes[name]
         queue.add_consumer(taker)  # type: ignore[attr-defined]
         queue.in_line(taker)  # type: ignore[attr-defined]
-        router.flush()
+        vhost.flush()
         wire.turn()
     assert link.credit > 0
 

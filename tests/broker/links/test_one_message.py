@@ -17,7 +17,7 @@ import pytest
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import SenderLink, dialect_names
 from amqp10.messaging import (
     ACCEPTED,
@@ -129,7 +129,7 @@ class Scene:
 
     def __init__(self, *, dead_letter_expired: bool = False, duplicate_ids: int | None = None) -> None:
         self.now = 1000.0
-        self.router = Router(
+        self.vhost = VirtualHostCore(
             clock=lambda: self.now,
             limits=Limits(),
             dead_letter_expired=dead_letter_expired,
@@ -141,10 +141,10 @@ class Scene:
 
     def queue(self, name: str, **arguments: Any) -> Queue:
         terms = {word.replace("_", "-"): value for word, value in arguments.items()}
-        return self.router.declare_queue(name, QueueDeclaration(arguments=terms))
+        return self.vhost.declare_queue(name, QueueDeclaration(arguments=terms))
 
     def bind(self, exchange: str, name: str, key: str = "", **arguments: Any) -> None:
-        self.router.topology.bind(self.router.topology.find(exchange), self.router.nodes[name], key, arguments)
+        self.vhost.topology.bind(self.vhost.topology.find(exchange), self.vhost.nodes[name], key, arguments)
 
 
 def plain() -> Scene:
@@ -179,7 +179,7 @@ def expiring_to_headers() -> Scene:
 def expiring_to_dead_letters() -> Scene:
     scene = Scene(dead_letter_expired=True)
     scene.queue("dying", x_message_ttl=100)
-    scene.router.declare("dead-letter", "queue")
+    scene.vhost.declare("dead-letter", "queue")
     scene.sends_to, scene.receives_from = "dying", "dead-letter"
     return scene
 
@@ -187,7 +187,7 @@ def expiring_to_dead_letters() -> Scene:
 def ring(**limit: Any) -> Scene:
     """Queues that hold nothing, whose dead letters go round; a fanout gives the victim a copy of each."""
     scene = Scene()
-    scene.router.topology.declare("round", "fanout")
+    scene.vhost.topology.declare("round", "fanout")
     for name in ("one", "two", "three"):
         scene.queue(name, x_dead_letter_exchange="round", **limit)
         scene.bind("round", name)
@@ -200,7 +200,7 @@ def ring(**limit: Any) -> Scene:
 def limited_to_itself(**arguments: Any) -> Scene:
     """A queue whose dead letters come back to it, and one beside it for the victim, by the same exchange."""
     scene = Scene()
-    scene.router.topology.declare("in", "fanout")
+    scene.vhost.topology.declare("in", "fanout")
     scene.queue("self", x_dead_letter_exchange="", x_dead_letter_routing_key="self", **arguments)
     scene.queue("q")
     scene.bind("in", "self")
@@ -212,7 +212,7 @@ def limited_to_itself(**arguments: Any) -> Scene:
 def exchange(kind: str) -> Scene:
     """Sent to an exchange that looks at the message, if the link names no key."""
     scene = Scene()
-    scene.router.topology.declare("e", kind)
+    scene.vhost.topology.declare("e", kind)
     scene.queue("q")
     scene.bind("e", "q", "victim", **({"victim": True, "x": 1, "x-match": "any"} if kind == "headers" else {}))
     scene.sends_to = "/exchanges/e"
@@ -279,8 +279,8 @@ def _no_fault(caplog: pytest.LogCaptureFixture) -> Any:
 
 def emptied(scene: Scene) -> None:
     """Take what is left everywhere: the books of all queues say that nothing is, and no count is wrong."""
-    taker = Wire(scene.router)
-    for node in list(scene.router.nodes.values()):
+    taker = Wire(scene.vhost)
+    for node in list(scene.vhost.nodes.values()):
         if isinstance(node, Queue):
             receiver = taker.receive_from(Source(node.name), credit=1000)
             for delivery in list(receiver.incoming):
@@ -309,24 +309,24 @@ def receive(victim: Wire, link: Any) -> bool:
 def test_nodes(feature: str, dialect: str) -> None:
     """Each hostile message goes through nodes of all kinds; a victim behind it is served, in each dialect."""
     scene = FEATURES[feature]()
-    sending, victim = Wire(scene.router), Wire(scene.router, dialect)
+    sending, victim = Wire(scene.vhost), Wire(scene.vhost, dialect)
     link, own = sending.send_to(scene.sends_to), victim.receive_from(scene.receives_from)
     own.flow(10_000)
     victim.turn()
-    honest = Wire(scene.router)
+    honest = Wire(scene.vhost)
     honest_link = honest.send_to(scene.sends_to)
     for name, (payload, message_format) in MESSAGES.items():
         link = send(sending, link, payload, message_format)
         honest_link.send(VICTIM)
         honest.turn()
         scene.now += 1.0
-        scene.router.expire()
-        scene.router.flush()
+        scene.vhost.expire()
+        scene.vhost.flush()
         victim.turn()
         assert receive(victim, own), name
         assert own.attached, name
         assert honest_link.attached, name
-    assert len(scene.router.quarantine) == 0
+    assert len(scene.vhost.quarantine) == 0
     assert not sending.over
     assert not victim.over
     emptied(scene)
@@ -339,11 +339,11 @@ def test_filters(asked: str, kind: str) -> None:
     """What cannot be judged does not pass, and holds up nothing: filters of queues, topics, streams and browsers."""
     scene = plain()
     scene.queue("s", **{"x-queue-type": "stream"})
-    scene.router.declare("t", "topic")
+    scene.vhost.declare("t", "topic")
     address = {"queue": "q", "topic": "t", "stream": "s", "browser": "q"}[kind]
     mode = "copy" if kind == "browser" else None
     filters = {Symbol("f"): FILTERS[asked]}
-    victim, other, sending = Wire(scene.router), Wire(scene.router), Wire(scene.router)
+    victim, other, sending = Wire(scene.vhost), Wire(scene.vhost), Wire(scene.vhost)
     own = victim.receive_from(Source(address, filter=filters, distribution_mode=mode), credit=10_000)  # type: ignore[arg-type]
     passes = Message(
         b"victim", subject="abc", application_properties={"x": Decimal128(Decimal(1)), "y": 1, "victim": True}
@@ -360,7 +360,7 @@ def test_filters(asked: str, kind: str) -> None:
         rest = other.receive_from("q", credit=10_000)
         assert len(rest.incoming) > 0
         receive(other, rest)
-    assert len(scene.router.quarantine) == 0
+    assert len(scene.vhost.quarantine) == 0
     if kind != "stream":
         emptied(scene)
 
@@ -374,7 +374,7 @@ def test_outcomes(dialect: str, outcome: Any) -> None:
     scene.queue("work", x_dead_letter_exchange="amq.headers", x_delivery_limit=2)
     scene.queue("q")
     scene.bind("amq.headers", "q", x=1)
-    sending, victim = Wire(scene.router), Wire(scene.router, dialect)
+    sending, victim = Wire(scene.vhost), Wire(scene.vhost, dialect)
     link, own = sending.send_to("work"), victim.receive_from("work")
     own.flow(10_000)
     victim.turn()
@@ -390,7 +390,7 @@ def test_outcomes(dialect: str, outcome: Any) -> None:
         victim.turn()
         assert receive(victim, own), name
         assert own.attached, name
-    assert len(scene.router.quarantine) == 0
+    assert len(scene.vhost.quarantine) == 0
     emptied(scene)
 
 
@@ -399,7 +399,7 @@ def test_outcomes(dialect: str, outcome: Any) -> None:
 def test_browsed(dialect: str) -> None:
     """Who only looks is shown every victim's message, and what the dialect can say of the others."""
     scene = plain()
-    sending, looking = Wire(scene.router), Wire(scene.router, dialect)
+    sending, looking = Wire(scene.vhost), Wire(scene.vhost, dialect)
     link = sending.send_to("q")
     own = looking.receive_from(Source("q", distribution_mode="copy"))
     own.flow(10_000)

@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     OutcomesReceived,
 )
@@ -30,7 +30,7 @@ class TestSending:
         told = [event for event in wire.turn() if isinstance(event, OutcomesReceived)]
         assert sum(len(event.deliveries) for event in told) == 5
         assert all(delivery.remote_settled and isinstance(delivery.remote_state, Accepted) for delivery in sent)
-        assert queue_of(wire.router, "q").depth == 5
+        assert queue_of(wire.vhost, "q").depth == 5
 
     def test_malformed_in_a_run(self, wire: Wire) -> None:
         """Messages that begin with an octet of no section are rejected, where many come together, too."""
@@ -39,14 +39,14 @@ class TestSending:
         wire.turn()
         for number, delivery in enumerate(sent):
             assert isinstance(delivery.remote_state, Accepted if number < 20 else Rejected)
-        assert queue_of(wire.router, "q").depth == 20
+        assert queue_of(wire.vhost, "q").depth == 20
 
     def test_settled(self, wire: Wire) -> None:
         """A settled message is taken without a word."""
         link = wire.send_to("q", settle_mode="settled")
         link.send(Message("x").encode(), settled=True)
         wire.turn()
-        assert queue_of(wire.router, "q").depth == 1
+        assert queue_of(wire.vhost, "q").depth == 1
 
     @pytest.mark.spec("2.6.12", "receiver-settle-mode second: the receiver settles after the sender")
     def test_second(self, wire: Wire) -> None:
@@ -100,7 +100,7 @@ class TestSending:
         assert bad.remote_state.error is not None
         assert bad.remote_state.error.condition == "amqp:decode-error"
         assert isinstance(good.remote_state, Accepted)
-        assert queue_of(wire.router, "q").depth == 1
+        assert queue_of(wire.vhost, "q").depth == 1
 
     def test_settled_then_gone(self, wire: Wire) -> None:
         """Messages that came in the same breath as the detach are in the queue."""
@@ -108,12 +108,12 @@ class TestSending:
         link.send(Message("x").encode(), settled=True)
         link.detach()
         wire.turn()
-        assert queue_of(wire.router, "q").depth == 1
-        assert not queue_of(wire.router, "q").producers
+        assert queue_of(wire.vhost, "q").depth == 1
+        assert not queue_of(wire.vhost, "q").producers
 
     def test_full_queue(self, clock: Clock) -> None:
         """Credit ends with the room, and comes back with it; nothing is lost."""
-        wire = Wire(Router(clock=clock, limits=Limits(messages=10)))
+        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=10)))
         sender = wire.send_to("q")
         assert sender.credit == 10
         for number in range(10):
@@ -125,7 +125,7 @@ class TestSending:
             receiver.settle(delivery, ACCEPTED)
         wire.turn()
         assert sender.credit == 4
-        assert queue_of(wire.router, "q").depth == 6
+        assert queue_of(wire.vhost, "q").depth == 6
 
 
 class TestAnonymous:
@@ -136,11 +136,11 @@ class TestAnonymous:
         for address in ("a", "b", "a"):
             link.send(Message("x", to=address).encode())
         wire.turn()
-        assert (queue_of(wire.router, "a").depth, queue_of(wire.router, "b").depth) == (2, 1)
+        assert (queue_of(wire.vhost, "a").depth, queue_of(wire.vhost, "b").depth) == (2, 1)
 
     def test_nowhere(self, clock: Clock) -> None:
         """What has no way is rejected; what was sent settled is counted."""
-        wire = Wire(Router(clock=clock, limits=Limits(), auto_create=False))
+        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(), auto_create=False))
         link = wire.send_to(Target(), settle_mode="mixed")
         unknown = link.send(Message("x", to="nowhere").encode())
         without = link.send(Message("x").encode())
@@ -150,13 +150,13 @@ class TestAnonymous:
             assert isinstance(delivery.remote_state, Rejected)
             assert delivery.remote_state.error is not None
             assert delivery.remote_state.error.condition == "amqp:not-found"
-        assert wire.router.unroutable == 1
+        assert wire.vhost.unroutable == 1
         assert not link.attached
         assert wire.refusal().condition == "amqp:not-found"
 
     def test_sender_that_takes_no_rejection(self, clock: Clock) -> None:
         """A sender that does not take rejected is detached instead, with the reason."""
-        wire = Wire(Router(clock=clock, limits=Limits(), auto_create=False))
+        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(), auto_create=False))
         link = wire.send_to(Target(), source=Source(outcomes=("amqp:accepted:list",)))
         link.send(Message("x", to="nowhere").encode())
         wire.turn()
@@ -165,7 +165,7 @@ class TestAnonymous:
 
     def test_full_queue(self, clock: Clock) -> None:
         """A full queue holds the anonymous sender up as it does any other, until it has room."""
-        wire = Wire(Router(clock=clock, limits=Limits(messages=10, credit=20)))
+        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=10, credit=20)))
         link = wire.send_to(Target())
         assert link.credit == 20
         for number in range(12):
@@ -183,13 +183,13 @@ class TestAnonymous:
 
     def test_leaves_when_there_is_room(self, clock: Clock) -> None:
         """It is a producer of the node only while room is short there."""
-        wire = Wire(Router(clock=clock, limits=Limits(messages=100, credit=10)))
+        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=100, credit=10)))
         link = wire.send_to(Target())
         for _ in range(10):
             while link.credit:
                 link.send(Message("x", to="q").encode())
             wire.turn()
-        queue = queue_of(wire.router, "q")
+        queue = queue_of(wire.vhost, "q")
         assert len(queue.producers) == 1
         receiver = wire.receive_from("q", credit=1000, settle_mode="settled")
         wire.turn()
@@ -199,7 +199,7 @@ class TestAnonymous:
 
     def test_node_deleted_while_full(self, clock: Clock) -> None:
         """When the node that held it up is deleted, it goes on for other nodes."""
-        wire = Wire(Router(clock=clock, limits=Limits(messages=10, credit=20)))
+        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=10, credit=20)))
         inbox = wire.receive_from(Source(dynamic=True), name="inbox")
         assert inbox.remote is not None
         assert inbox.remote.source is not None

@@ -12,9 +12,9 @@ import pytest
 from amqp10.broker._links.consumer import ConsumerLink
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import LinkTerms, ReceiverLink, SessionTerms
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, Target
 
@@ -41,10 +41,10 @@ def payload(chance: Random, number: int) -> bytes:
 def life(seed: int, mode: str, *, browse: bool = False) -> list[Any]:
     """What the broker says in a random life of a queue, pass by pass, and what the queue counts in the end."""
     chance, clock = Random(seed), Clock()
-    router = Router(clock=clock, limits=Limits(credit=100_000))
-    sender, frame = Wire(router), chance.choice((512, 65_536))
+    vhost = VirtualHostCore(clock=clock, limits=Limits(credit=100_000))
+    sender, frame = Wire(vhost), chance.choice((512, 65_536))
     terms = SessionTerms(incoming_window=chance.choice((3, 20, 2048)))
-    takers = [Wire(router, max_frame_size=frame, session=terms) for _ in range(2)]
+    takers = [Wire(vhost, max_frame_size=frame, session=terms) for _ in range(2)]
     to = sender.send_to("q")
     links = [
         takers[number % 2].receive_from("q", name=f"r{number}", settle_mode=mode)
@@ -62,7 +62,7 @@ def life(seed: int, mode: str, *, browse: bool = False) -> list[Any]:
             link.flow(chance.randrange(40), drain=chance.randrange(8) == 0)
         clock.now += chance.randrange(2)
         if chance.randrange(3) == 0:
-            router.expire()
+            vhost.expire()
         for taker in takers:
             taker.full = chance.randrange(10) == 0
             taker.turn()
@@ -84,7 +84,7 @@ def life(seed: int, mode: str, *, browse: bool = False) -> list[Any]:
                 link.settle(each, chance.choice(OUTCOMES))
         for taker in takers:
             taker.turn()
-    queue = queue_of(router, "q")
+    queue = queue_of(vhost, "q")
     counted = (
         queue.depth,
         queue.bytes,
@@ -140,7 +140,7 @@ def test_browsers_as_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int, mode
 
 def test_a_browser_cannot_take_a_run(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The messages stay for consumers; the browser goes on with the next ones."""
-    wire = Wire(Router(clock=Clock(), limits=Limits()))
+    wire = Wire(VirtualHostCore(clock=Clock(), limits=Limits()))
     to = wire.send_to("q")
     browser = wire.receive_from(Source("q", distribution_mode="copy"), credit=10)
     with monkeypatch.context() as patched:
@@ -152,18 +152,18 @@ def test_a_browser_cannot_take_a_run(monkeypatch: pytest.MonkeyPatch, caplog: py
     to.send(Message(3).encode())
     wire.turn()
     assert bodies(browser) == [3]
-    assert queue_of(wire.router, "q").depth == 4
+    assert queue_of(wire.vhost, "q").depth == 4
 
 
 def test_looks_at_the_output() -> None:
     """A peer that does not read gets one run, of 64 KiB at most, and no more until its output has room."""
-    router = Router(clock=Clock(), limits=Limits())
+    vhost = VirtualHostCore(clock=Clock(), limits=Limits())
 
     class Slow(Wire):
         def blocked(self) -> bool:
             return self.engine.output_size > 10_000
 
-    sender, taker = Wire(router), Slow(router)
+    sender, taker = Wire(vhost), Slow(vhost)
     to = sender.send_to("q")
     for _ in range(300):
         to.send(Message(bytes(1000)).encode())
@@ -171,16 +171,18 @@ def test_looks_at_the_output() -> None:
     link = taker.session.attach_receiver(LinkTerms("r", source=Source("q"), target=Target()))
     link.flow(300)
     taker.take(taker.client.data_to_send())
-    assert 2 <= queue_of(router, "q").unsettled <= 65
+    assert 2 <= queue_of(vhost, "q").unsettled <= 65
     taker.peer.resume()
-    assert queue_of(router, "q").unsettled > 65
+    assert queue_of(vhost, "q").unsettled > 65
 
 
-def several(granted: list[int], count: int, router: Router | None = None) -> tuple[list[Wire], list[ReceiverLink]]:
+def several(
+    granted: list[int], count: int, vhost: VirtualHostCore | None = None
+) -> tuple[list[Wire], list[ReceiverLink]]:
     """Receivers on connections of their own, and durable messages that came when each had its credit."""
-    router = router or Router(clock=Clock(), limits=Limits())
-    sender = Wire(router)
-    to, takers = sender.send_to("q"), [Wire(router) for _ in granted]
+    vhost = vhost or VirtualHostCore(clock=Clock(), limits=Limits())
+    sender = Wire(vhost)
+    to, takers = sender.send_to("q"), [Wire(vhost) for _ in granted]
     links = [
         taker.receive_from("q", credit=credit, name=f"r{number}")
         for number, (taker, credit) in enumerate(zip(takers, granted, strict=True))
@@ -204,7 +206,7 @@ def test_turns() -> None:
 def test_outcomes_in_the_middle_of_a_run() -> None:
     """One is rejected, one released, one failed: the two that come back go first, and to whoever is next."""
     takers, links = several([4, 4], 8)
-    queue = queue_of(takers[0].router, "q")
+    queue = queue_of(takers[0].vhost, "q")
     accepted, rejected, released, failed = links[0].incoming
     links[0].incoming.clear()
     for delivery, outcome in (
@@ -234,34 +236,34 @@ def test_one_closes_in_the_middle_of_a_run() -> None:
     links[1].flow(10)
     takers[1].turn()
     assert bodies(links[1]) == [0, 7, 8, 9, 10, 11]
-    assert queue_of(takers[0].router, "q").unsettled == 9
+    assert queue_of(takers[0].vhost, "q").unsettled == 9
 
 
 def test_some_expire_in_the_middle_of_a_run() -> None:
     """They become dead letters and leave no gap; the others say what is left of their ttl."""
     clock = Clock()
-    router = Router(clock=clock, limits=Limits(), dead_letter_expired=True)
-    wire = Wire(router)
+    vhost = VirtualHostCore(clock=clock, limits=Limits(), dead_letter_expired=True)
+    wire = Wire(vhost)
     to = wire.send_to("q")
     for number in range(60):
         to.send(Message(number, ttl=timedelta(seconds=5 if number % 6 == 5 else 60)).encode())
     wire.turn()
-    assert router.next_expiry == clock.now + 5
+    assert vhost.next_expiry == clock.now + 5
     clock.now += 4
     early = wire.receive_from("q", credit=10, name="early")
     assert bodies(early) == list(range(10))
     clock.now += 2
     late = wire.receive_from("q", credit=20, name="late")  # before the broker looks for what has expired
-    router.expire()
+    vhost.expire()
     late.flow(100)
     wire.turn()
     assert bodies(late) == [number for number in range(10, 60) if number % 6 != 5]
     assert {Message.decode(each.payload).ttl for each in late.incoming} == {timedelta(seconds=54)}
-    assert queue_of(router, "dead-letter").depth == 9
+    assert queue_of(vhost, "dead-letter").depth == 9
     assert [Message.decode(each.payload).ttl for each in early.incoming][5] == timedelta(seconds=1)
     early.settle(early.incoming[5], RELEASED)
     wire.turn()
-    assert queue_of(router, "dead-letter").depth == 10
+    assert queue_of(vhost, "dead-letter").depth == 10
     dead = wire.receive_from("dead-letter", credit=100)
     assert bodies(dead) == [*range(11, 60, 6), 5]
     assert {Message.decode(each.payload).ttl for each in dead.incoming} == {None}
@@ -269,7 +271,7 @@ def test_some_expire_in_the_middle_of_a_run() -> None:
 
 def test_one_drains() -> None:
     """It gets its turns, and then its credit is gone; the other's is not."""
-    wire = Wire(Router(clock=Clock(), limits=Limits()))
+    wire = Wire(VirtualHostCore(clock=Clock(), limits=Limits()))
     to, links = wire.send_to("q"), [wire.receive_from("q", name=name) for name in "ab"]
     for number in range(6):
         to.send(Message(number).encode())
@@ -293,8 +295,8 @@ def test_one_cannot_take_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConsumerLink, "deliver_run", odd)
     takers, links = several([10, 10], 6)
     assert [bodies(link) for link in links] == [[], [1, 3, 5]]
-    assert len(takers[0].router.quarantine) == 3
-    assert queue_of(takers[0].router, "q").depth == 3
+    assert len(takers[0].vhost.quarantine) == 3
+    assert queue_of(takers[0].vhost, "q").depth == 3
 
 
 @pytest.mark.parametrize("writes", range(4))
@@ -303,16 +305,16 @@ def test_killed_between_two_writes(tmp_path: Path, writes: int) -> None:
     clock = Clock()
     path = str(tmp_path / "store")
 
-    def begun() -> tuple[Router, Store]:
-        router = Router(clock=clock, limits=Limits())
+    def begun() -> tuple[VirtualHostCore, Store]:
+        vhost = VirtualHostCore(clock=clock, limits=Limits())
         store = Store(path, clock, clock)
-        load(store, router, clock)
-        return router, store
+        load(store, vhost, clock)
+        return vhost, store
 
-    router, store = begun()
-    router.declare("q", "queue")
+    vhost, store = begun()
+    vhost.declare("q", "queue")
     store.commit()
-    takers, links = several([4, 3], 9, router)
+    takers, links = several([4, 3], 9, vhost)
 
     def take(link: ReceiverLink, most: int, outcome: Any) -> None:
         for delivery in list(link.incoming)[:most]:
@@ -326,8 +328,8 @@ def test_killed_between_two_writes(tmp_path: Path, writes: int) -> None:
         if step < writes:  # what comes after is never on the disk
             store.commit()
     store.file.close()
-    router, store = begun()
-    wire = Wire(router)
+    vhost, store = begun()
+    wire = Wire(vhost)
     found = wire.receive_from("q", credit=100)
     tried = {Message.decode(each.payload).body: Message.decode(each.payload).delivery_count for each in found.incoming}
     store.close()

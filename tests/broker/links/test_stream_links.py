@@ -21,7 +21,7 @@ FAILED = Modified(delivery_failed=True, undeliverable_here=True)
 @pytest.fixture
 def stream(wire: Wire) -> Stream:
     """A stream of three messages."""
-    made = wire.router.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream"}))
+    made = wire.vhost.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream"}))
     assert isinstance(made, Stream)
     sender = wire.send_to("s")
     for number in range(3):
@@ -77,7 +77,7 @@ def test_no_stream_is_made_on_demand(wire: Wire) -> None:
     link = read(wire, address="none-such")
     assert not link.attached
     assert wire.refusal().condition == "amqp:not-found"
-    assert "none-such" not in wire.router.nodes
+    assert "none-such" not in wire.vhost.nodes
 
 
 def test_on_a_queue(wire: Wire) -> None:
@@ -117,6 +117,6 @@ def test_nothing_is_acquired_in_a_transaction(wire: Wire, control: Controller, s
 def test_deleted(wire: Wire, stream: Stream) -> None:
     """Its readers are told."""
     read(wire)
-    wire.router.delete(stream)
+    wire.vhost.delete(stream)
     wire.turn()
     assert wire.refusal().condition == "amqp:resource-deleted"

@@ -12,9 +12,9 @@ import pytest
 from amqp10.broker._limits import BrokerLimits
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import LinkEnded, OutcomesReceived
 from amqp10.messaging import Message
 
@@ -45,11 +45,11 @@ def payload(chance: Random, number: int) -> bytes:
 def life(seed: int, path: Path, room: float) -> list[Any]:
     """What senders are told in a random life of a queue, and what is in the queue, in the store, and counted."""
     chance, clock = Random(seed), Clock()
-    router = Router(clock=clock, limits=Limits(credit=100_000), peers=BrokerLimits())
+    vhost = VirtualHostCore(clock=clock, limits=Limits(credit=100_000), peers=BrokerLimits())
     store = Store(str(path / "store"), clock, clock)
-    load(store, router, clock)
+    load(store, vhost, clock)
     store._largest = room
-    wire = Wire(router)
+    wire = Wire(vhost)
     links = [wire.send_to("q", name=f"s{number}", settle_mode="mixed") for number in range(chance.choice((1, 2)))]
     heard: list[Any] = []
     for step in range(12):
@@ -70,10 +70,10 @@ def life(seed: int, path: Path, room: float) -> list[Any]:
         if chance.randrange(4) == 0:
             store.commit()
         heard.append([link.credit for link in links])
-    queue = queue_of(router, "q")
+    queue = queue_of(vhost, "q")
     for entry in queue._waiting.available():
         heard.append((entry.payload, entry.position, entry.durable, entry.expires, entry.account, entry.row))
-    counted = (queue.depth, queue.bytes, queue.enqueued, router.unroutable, sorted(queue.charges.values()))
+    counted = (queue.depth, queue.bytes, queue.enqueued, vhost.unroutable, sorted(queue.charges.values()))
     store.commit()
     rows = [row[1:] for row in store.file.messages()]
     store.close()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from amqp10.broker._management.http import Management
 from amqp10.broker._management.requests import Requests
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
 from amqp10.broker._serving.peer_connection import PeerConnection
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import Bind, DeclareQueue
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpValue, Message
@@ -30,9 +30,9 @@ from ...kit.broker.queue_doubles import fill
 class Asking:
     """A connection that asks."""
 
-    def __init__(self, router: Router) -> None:
-        self.requests = Requests(router, self)
-        self.management = Management(router, cast(PeerConnection, SimpleNamespace(do=self.requests.do)), "broker")
+    def __init__(self, vhost: VirtualHostCore) -> None:
+        self.requests = Requests(vhost, self)
+        self.management = Management(vhost, cast(PeerConnection, SimpleNamespace(do=self.requests.do)), "broker")
 
     def __call__(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         request = Message(AmqpValue(body), message_id="1", to=path, subject=method, reply_to="$me")
@@ -43,12 +43,12 @@ class Asking:
 
 
 @pytest.fixture
-def ask(router: Router) -> Asking:
+def ask(vhost: VirtualHostCore) -> Asking:
     """Somebody who asks."""
-    return Asking(router)
+    return Asking(vhost)
 
 
-def test_queue(ask: Asking, router: Router) -> None:
+def test_queue(ask: Asking, vhost: VirtualHostCore) -> None:
     """It is made, found, declared again, emptied and deleted, with all that is known of it in the right types."""
     status, made = ask("PUT", "/queues/a%2Fb", {"arguments": {"x-max-length": 5}})
     assert (status, type(made["message_count"]), type(made["consumer_count"])) == (201, ULong, UInt)
@@ -65,16 +65,16 @@ def test_queue(ask: Asking, router: Router) -> None:
         "arguments": {"x-max-length": 5},
         "replicas": Array("string", ["broker"]),
     }
-    fill(cast(Queue, router.nodes["a/b"]), 0, 1, 2)
+    fill(cast(Queue, vhost.nodes["a/b"]), 0, 1, 2)
     assert ask("PUT", "/queues/a%2Fb", {"arguments": {"x-max-length": 5}}) == (200, {**made, "message_count": 3})
     assert ask("GET", "/queues/a%2Fb") == (200, {**made, "message_count": 3})
     assert ask("DELETE", "/queues/a%2Fb/messages") == (200, {"message_count": 3})
     assert ask("DELETE", "/queues/a%2Fb") == (200, {"message_count": 0})
-    assert "a/b" not in router.nodes
+    assert "a/b" not in vhost.nodes
     assert ask("DELETE", "/queues/a%2Fb") == (200, {"message_count": 0})
 
 
-def test_exchange_and_bindings(ask: Asking, router: Router) -> None:
+def test_exchange_and_bindings(ask: Asking, vhost: VirtualHostCore) -> None:
     """They are made and found; each binding of a key has a place of its own, by which it is undone."""
     assert ask("PUT", "/exchanges/%C3%A4", {"type": "headers"}) == (204, None)
     assert ask("PUT", "/exchanges/f", {}) == (204, None)
@@ -96,13 +96,13 @@ def test_exchange_and_bindings(ask: Asking, router: Router) -> None:
     assert ask("DELETE", found["location"]) == (204, None)
     assert ask("DELETE", found["location"]) == (204, None)
     assert ask("DELETE", "/exchanges/%C3%A4") == (204, None)
-    assert "ä" not in router.topology.exchanges
+    assert "ä" not in vhost.topology.exchanges
     assert ask("GET", "/bindings?src=%C3%A4&dstq=q&key=a%20b") == (200, [])
 
 
-def test_one_topology(ask: Asking, router: Router) -> None:
+def test_one_topology(ask: Asking, vhost: VirtualHostCore) -> None:
     """What other dialects declare is the same: found, and bound beside."""
-    other = Requests(router, object())
+    other = Requests(vhost, object())
     other.do(DeclareQueue("q", durable=True))
     other.do(Bind("q", "amq.direct", "k"))
     assert ask("PUT", "/queues/q", {"arguments": {"x-queue-type": "classic"}})[0] == 200
@@ -111,9 +111,9 @@ def test_one_topology(ask: Asking, router: Router) -> None:
     assert ask("DELETE", "/queues/s/messages")[0] == 400
 
 
-def test_exclusive(router: Router) -> None:
+def test_exclusive(vhost: VirtualHostCore) -> None:
     """It is for one connection: others may look, and no more."""
-    one, other = Asking(router), Asking(router)
+    one, other = Asking(vhost), Asking(vhost)
     assert one("PUT", "/queues/q", {"exclusive": True})[0] == 201
     assert other("GET", "/queues/q")[1]["exclusive"] is True
     for method, path, body in (
@@ -175,14 +175,14 @@ BINDING = {"source": "amq.direct", "destination_queue": "q", "binding_key": "k",
         (400, "DELETE", "/bindings/odd", None),
     ],
 )
-def test_refused(ask: Asking, router: Router, status: int, method: str, path: str, body: object) -> None:
+def test_refused(ask: Asking, vhost: VirtualHostCore, status: int, method: str, path: str, body: object) -> None:
     """Each with its status, and nothing has changed."""
     ask("PUT", "/queues/q", {})
-    nodes, exchanges = dict(router.nodes), dict(router.topology.exchanges)
+    nodes, exchanges = dict(vhost.nodes), dict(vhost.topology.exchanges)
     found, why = ask(method, path, body)
     assert (found, bool(why)) == (status, True)
-    assert (router.nodes, router.topology.exchanges) == (nodes, exchanges)
-    assert router.topology.bound_to(nodes["q"]) == []
+    assert (vhost.nodes, vhost.topology.exchanges) == (nodes, exchanges)
+    assert vhost.topology.bound_to(nodes["q"]) == []
 
 
 @pytest.mark.parametrize("missing", ["message_id", "to", "subject", "reply_to"])
@@ -210,11 +210,11 @@ def test_no_message(ask: Asking) -> None:
             ask.management.answer(payload)
 
 
-def test_symbols_are_strings(ask: Asking, router: Router) -> None:
+def test_symbols_are_strings(ask: Asking, vhost: VirtualHostCore) -> None:
     """Names of arguments come as symbols from some; they are kept as strings, as those of other dialects are."""
     assert ask("PUT", "/queues/q", {"arguments": {Symbol("x-max-length"): 1}})[0] == 201
     assert ask("PUT", "/queues/q", {"arguments": {"x-max-length": 1}})[0] == 200
-    assert [type(name) for name in router.nodes["q"].terms.arguments] == [str]  # type: ignore[attr-defined]
+    assert [type(name) for name in vhost.nodes["q"].terms.arguments] == [str]  # type: ignore[attr-defined]
 
 
 NAMES = st.sampled_from(

@@ -7,7 +7,7 @@ import pytest
 from amqp10 import Connection, LinkDetached
 from amqp10.broker import Broker
 from amqp10.broker._management.link_pairs import CREDIT
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import LinkEnded, ReceiverLink, SenderLink, SessionTerms, dialect_names
 from amqp10.messaging import AmqpValue, Message, Source, Target
 from amqp10.types import Symbol
@@ -18,9 +18,9 @@ PAIRED = {Symbol("paired"): True}
 
 
 @pytest.fixture
-def wire(router: Router) -> Wire:
+def wire(vhost: VirtualHostCore) -> Wire:
     """A peer of the broker's."""
-    return Wire(router)
+    return Wire(vhost)
 
 
 def pair(wire: Wire, *, credit: int = 100, name: str = "pair") -> tuple[SenderLink, ReceiverLink]:
@@ -80,9 +80,9 @@ def test_answers_wait_for_credit(wire: Wire) -> None:
     assert (sender.credit, receiver.credit) == (CREDIT, 0)
 
 
-def test_answers_wait_for_room(router: Router) -> None:
+def test_answers_wait_for_room(vhost: VirtualHostCore) -> None:
     """A peer whose window or output is full is sent nothing, and asked nothing, until it reads again."""
-    wire = Wire(router, session=SessionTerms(incoming_window=1))
+    wire = Wire(vhost, session=SessionTerms(incoming_window=1))
     sender, receiver = pair(wire)
     wire.full = True
     for number in range(CREDIT):
@@ -146,7 +146,7 @@ def test_not_paired(wire: Wire, sends: bool) -> None:
     """A link to the node that says of no pair is refused, and why; nothing is made of that name."""
     _ = wire.send_to("/management", settle_mode="settled") if sends else wire.receive_from("/management")
     assert str(wire.refusal()) == "amqp:invalid-field: a link to /management must have the property paired: true"
-    assert "/management" not in wire.router.nodes
+    assert "/management" not in wire.vhost.nodes
 
 
 def test_unsettled(wire: Wire) -> None:

@@ -10,7 +10,7 @@ import pytest
 from amqp10.broker._errors import Refused as AddressError
 from amqp10.broker._management.requests import Requests, check_owner
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     Bind,
     BindingFacts,
@@ -48,8 +48,8 @@ class Asking:
 
     request_rules = RequestRules()
 
-    def __init__(self, router: Router) -> None:
-        self.requests = Requests(router, self)
+    def __init__(self, vhost: VirtualHostCore) -> None:
+        self.requests = Requests(vhost, self)
 
     def __call__(self, request: Request[Any]) -> Any:
         pending: PendingRequest[Any] = PendingRequest(cast(Session, self), request)
@@ -67,15 +67,15 @@ class Asking:
 
 
 @pytest.fixture
-def ask(router: Router) -> Asking:
+def ask(vhost: VirtualHostCore) -> Asking:
     """Somebody who asks."""
-    return Asking(router)
+    return Asking(vhost)
 
 
 @pytest.fixture
-def other(router: Router) -> Asking:
+def other(vhost: VirtualHostCore) -> Asking:
     """Somebody else."""
-    return Asking(router)
+    return Asking(vhost)
 
 
 def refused(ask: Asking, request: Request[Any], condition: str) -> None:
@@ -85,12 +85,12 @@ def refused(ask: Asking, request: Request[Any], condition: str) -> None:
     assert refusal.value.condition == condition
 
 
-def test_declare_queue(ask: Asking, router: Router) -> None:
+def test_declare_queue(ask: Asking, vhost: VirtualHostCore) -> None:
     """Made, found again, and found by who only looks; its facts are those of the moment."""
     asked = DeclareQueue("q", durable=True, arguments={"x-max-length": 10})
     facts = QueueFacts("q", 0, 0, True, False, False, {"x-max-length": 10})
     assert ask(asked) == ask(asked) == ask(QueryQueue("q")) == facts
-    queue = router.declare("q", "queue")
+    queue = vhost.declare("q", "queue")
     fill(queue, 1, 2, 3)  # type: ignore[arg-type]
     taker = Taker(1)
     queue.add_consumer(taker)  # type: ignore[attr-defined]
@@ -116,10 +116,10 @@ def test_declared_otherwise(ask: Asking, different: DeclareQueue) -> None:
     refused(ask, DeclareQueue("q", durable=True, exclusive=True), "amqp:resource-locked")
 
 
-def test_queues_that_nobody_declared(ask: Asking, router: Router) -> None:
+def test_queues_that_nobody_declared(ask: Asking, vhost: VirtualHostCore) -> None:
     """A queue that a link made is found by a plain declare, durable or not; a topic is no queue."""
-    router.resolve("q")
-    router.resolve("topic.t")
+    vhost.resolve("q")
+    vhost.resolve("topic.t")
     assert ask(DeclareQueue("q")).name == ask(DeclareQueue("q", durable=True)).name == "q"
     refused(ask, DeclareQueue("q", arguments={"x-expires": 1}), "amqp:precondition-failed")
     refused(ask, DeclareQueue("topic.t"), "amqp:precondition-failed")
@@ -135,17 +135,17 @@ def test_names(ask: Asking) -> None:
     refused(ask, DeclareQueue("amq.mine"), "amqp:unauthorized-access")
 
 
-def test_passive(ask: Asking, router: Router) -> None:
+def test_passive(ask: Asking, vhost: VirtualHostCore) -> None:
     """Looking makes nothing; on demand it does, if the broker makes nodes at all."""
     refused(ask, DeclareQueue("q", passive=True), "amqp:not-found")
     assert ask(QueryQueue("q")) is None
     assert ask(DeclareQueue("a/b%", passive=True, on_demand=True)).name == "a/b%"
-    assert "a/b%" in router.nodes
-    router.auto_create = False
+    assert "a/b%" in vhost.nodes
+    vhost.auto_create = False
     refused(ask, DeclareQueue("r", passive=True, on_demand=True), "amqp:not-found")
 
 
-def test_exclusive(ask: Asking, other: Asking, router: Router) -> None:
+def test_exclusive(ask: Asking, other: Asking, vhost: VirtualHostCore) -> None:
     """For one connection, which may do all with it; it ends with that."""
     ask(DeclareQueue("q", exclusive=True))
     ask(DeclareExchange("e"))
@@ -160,22 +160,22 @@ def test_exclusive(ask: Asking, other: Asking, router: Router) -> None:
         if not isinstance(request, DeleteQueue):
             ask(request)
     with pytest.raises(AddressError):
-        check_owner(router.nodes["q"], other)
+        check_owner(vhost.nodes["q"], other)
     other.requests.end()
-    assert "q" in router.nodes
+    assert "q" in vhost.nodes
     ask.requests.end()
-    assert "q" not in router.nodes
+    assert "q" not in vhost.nodes
 
 
-def test_exclusive_for_a_session(ask: Asking, other: Asking, router: Router) -> None:
+def test_exclusive_for_a_session(ask: Asking, other: Asking, vhost: VirtualHostCore) -> None:
     """One that outlives its session is free after it, with what is in it, and another may take it."""
     mine = DeclareQueue("q", durable=True, exclusive=True, outlives=True)
     facts = ask(mine)
     assert (facts.exclusive, facts.outlives) == (True, True)
-    fill(cast(Queue, router.nodes["q"]), 1, 2, 3)
+    fill(cast(Queue, vhost.nodes["q"]), 1, 2, 3)
     refused(other, mine, "amqp:resource-locked")
     refused(other, PurgeQueue("q"), "amqp:resource-locked")
-    onlooker = Asking(router)
+    onlooker = Asking(vhost)
     onlooker.requests = ask.requests  # another session of the same connection
     onlooker(DeclareQueue("q", exclusive=True, passive=True, outlives=True))
     ask.requests.session_ended(cast(Session, onlooker))
@@ -186,14 +186,14 @@ def test_exclusive_for_a_session(ask: Asking, other: Asking, router: Router) -> 
     refused(ask, mine, "amqp:resource-locked")
     other.requests.end()
     assert ask(DeclareQueue("q", durable=True)).messages == 3
-    cast(Queue, router.nodes["q"]).add_consumer(Taker())
+    cast(Queue, vhost.nodes["q"]).add_consumer(Taker())
     refused(ask, mine, "amqp:resource-locked")
 
 
-def test_delete_and_purge(ask: Asking, router: Router) -> None:
+def test_delete_and_purge(ask: Asking, vhost: VirtualHostCore) -> None:
     """Both say how many messages that was; a queue in use or not empty may be spared."""
     ask(DeclareQueue("q"))
-    queue = router.declare("q", "queue")
+    queue = vhost.declare("q", "queue")
     fill(queue, 1, 2, 3)  # type: ignore[arg-type]
     assert ask(PurgeQueue("q")) == 3
     fill(queue, 1, 2)  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ def test_delete_and_purge(ask: Asking, router: Router) -> None:
     refused(ask, PurgeQueue("q"), "amqp:not-found")
 
 
-def test_exchanges(ask: Asking, router: Router) -> None:
+def test_exchanges(ask: Asking, vhost: VirtualHostCore) -> None:
     """Declared, looked at, deleted; what one asks for as `alternate` is an argument elsewhere."""
     ask(DeclareExchange("e", "topic", durable=True, alternate="rest"))
     ask(DeclareExchange("e", "topic", durable=True, arguments={"alternate-exchange": "rest"}))

@@ -13,17 +13,17 @@ from amqp10.broker._queues.arguments import Arguments, QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import QueueFull
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
 from ...kit.broker.queue_doubles import Clock, Taker, entry, fill, why_rejected
 
 
-def declare(router: Router, name: str = "q", *, auto_delete: bool = False, **arguments: Any) -> Queue:
+def declare(vhost: VirtualHostCore, name: str = "q", *, auto_delete: bool = False, **arguments: Any) -> Queue:
     """A queue with these arguments, underscores for dashes."""
     named = {name.replace("_", "-"): value for name, value in arguments.items()}
-    return router.declare_queue(name, QueueDeclaration(auto_delete=auto_delete, arguments=named))
+    return vhost.declare_queue(name, QueueDeclaration(auto_delete=auto_delete, arguments=named))
 
 
 def numbers(queue: Queue) -> list[int]:
@@ -66,9 +66,9 @@ def test_other_arguments() -> None:
     assert Arguments.read({"x-queue-type": "classic", "x-queue-mode": "lazy", "x-mine": [1]}) == Arguments()
 
 
-def test_message_ttl(router: Router, clock: Clock) -> None:
+def test_message_ttl(vhost: VirtualHostCore, clock: Clock) -> None:
     """A message waits so long at most, or as long as its own time-to-live if that is shorter."""
-    queue = declare(router, x_message_ttl=5000)
+    queue = declare(vhost, x_message_ttl=5000)
     queue.put(entry(1))
     short = Message(b"\2", ttl=timedelta(seconds=1)).encode()
     queue.put(QueuedMessage.read(short, 0, clock.now))
@@ -80,9 +80,9 @@ def test_message_ttl(router: Router, clock: Clock) -> None:
     assert (queue.depth, queue.expired) == (0, 2)
 
 
-def test_no_time_at_all(router: Router, clock: Clock) -> None:
+def test_no_time_at_all(vhost: VirtualHostCore, clock: Clock) -> None:
     """A time-to-live of 0 gives a message to who waits for it, and to nobody later."""
-    queue = declare(router, x_message_ttl=0)
+    queue = declare(vhost, x_message_ttl=0)
     taker = come(queue, Taker(1))
     fill(queue, 1, 2)
     queue.run()
@@ -92,9 +92,9 @@ def test_no_time_at_all(router: Router, clock: Clock) -> None:
     assert (queue.depth, queue.expired) == (1, 1)
 
 
-def test_drop_head(router: Router) -> None:
+def test_drop_head(vhost: VirtualHostCore) -> None:
     """Of more than fits the oldest are dropped, but for what consumers hold or can be given at once."""
-    queue = declare(router, x_max_length=2)
+    queue = declare(vhost, x_max_length=2)
     fill(queue, *range(5))
     queue.run()
     assert numbers(queue) == [3, 4]
@@ -110,18 +110,18 @@ def test_drop_head(router: Router) -> None:
     assert numbers(queue) == [6, 7]
 
 
-def test_drop_by_size(router: Router) -> None:
+def test_drop_by_size(vhost: VirtualHostCore) -> None:
     """The same by bytes."""
     size = entry(0).size
-    queue = declare(router, x_max_length_bytes=2 * size)
+    queue = declare(vhost, x_max_length_bytes=2 * size)
     fill(queue, *range(5))
     queue.run()
     assert (numbers(queue), queue.bytes) == ([3, 4], 2 * size)
 
 
-def test_reject_publish(router: Router) -> None:
+def test_reject_publish(vhost: VirtualHostCore) -> None:
     """A queue that was declared to refuse takes what fits, or can be handed on at once, and no more."""
-    queue = declare(router, x_max_length=2, x_overflow="reject-publish")
+    queue = declare(vhost, x_max_length=2, x_overflow="reject-publish")
     fill(queue, 1, 2)
     with pytest.raises(QueueFull, match="'q' is full"):
         fill(queue, 3)
@@ -140,16 +140,16 @@ def test_reject_publish(router: Router) -> None:
     assert numbers(queue) == [4, 5]
 
 
-def test_reject_publish_with_dead_letters(router: Router) -> None:
+def test_reject_publish_with_dead_letters(vhost: VirtualHostCore) -> None:
     """What such a queue refuses can go to its exchange for dead letters."""
     queue = declare(
-        router,
+        vhost,
         x_max_length=1,
         x_overflow="reject-publish-dlx",
         x_dead_letter_exchange="",
         x_dead_letter_routing_key="d",
     )
-    dead = declare(router, "d")
+    dead = declare(vhost, "d")
     fill(queue, 1)
     with pytest.raises(QueueFull):
         fill(queue, 2)
@@ -168,11 +168,11 @@ def deaths(queue: Queue) -> list[Any]:
     "rejection to a dead letter exchange keeps the delivery-count; the broker's own dead-letter queue adds one",
     "such an exchange is RabbitMQ's concept, where x-death has that count, and the next queue counts for itself",
 )
-def test_dead_letter_exchange(router: Router) -> None:
+def test_dead_letter_exchange(vhost: VirtualHostCore) -> None:
     """What is rejected goes to the exchange, with its own key or the one given, and says where it died of what."""
-    queue = declare(router, x_dead_letter_exchange="amq.topic")
-    dead = declare(router, "dead")
-    router.topology.bind(router.topology.find("amq.topic"), dead, "orders.*")
+    queue = declare(vhost, x_dead_letter_exchange="amq.topic")
+    dead = declare(vhost, "dead")
+    vhost.topology.bind(vhost.topology.find("amq.topic"), dead, "orders.*")
     annotations = {Symbol("x-exchange"): "amq.direct", Symbol("x-routing-key"): "orders.new"}
     queue.put(QueuedMessage.read(Message(b"x", message_annotations=annotations).encode(), 0, 0))
     taker = come(queue, Taker(1))
@@ -195,17 +195,17 @@ def test_dead_letter_exchange(router: Router) -> None:
     assert (queue.depth, queue.rejected, queue.dead_lettered) == (0, 1, 1)
 
 
-def test_each_way_to_die(router: Router, clock: Clock) -> None:
+def test_each_way_to_die(vhost: VirtualHostCore, clock: Clock) -> None:
     """Expired, too many, failed too often: all go to the exchange, with the reason in RabbitMQ's words."""
     to_dead: dict[str, Any] = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
-    dead = declare(router, "dead")
+    dead = declare(vhost, "dead")
     ways: list[tuple[str, dict[str, Any]]] = [
         ("expired", {"x_message_ttl": 1000}),
         ("maxlen", {"x_max_length": 0}),
         ("delivery_limit", {"x_delivery_limit": 0}),
     ]
     for number, (reason, settings) in enumerate(ways):
-        queue = declare(router, f"q{number}", **to_dead, **settings)
+        queue = declare(vhost, f"q{number}", **to_dead, **settings)
         fill(queue, 1)
         taker = come(queue, Taker(1 if reason == "delivery_limit" else 0))
         clock.now += 2
@@ -216,10 +216,10 @@ def test_each_way_to_die(router: Router, clock: Clock) -> None:
         assert dead.purge() == 1
 
 
-def test_round_and_round(router: Router, clock: Clock) -> None:
+def test_round_and_round(vhost: VirtualHostCore, clock: Clock) -> None:
     """Queues that are each other's dead letters: what only expires ends when it comes to the same queue again."""
-    one = declare(router, "one", x_message_ttl=1000, x_dead_letter_exchange="", x_dead_letter_routing_key="two")
-    two = declare(router, "two", x_message_ttl=1000, x_dead_letter_exchange="", x_dead_letter_routing_key="one")
+    one = declare(vhost, "one", x_message_ttl=1000, x_dead_letter_exchange="", x_dead_letter_routing_key="two")
+    two = declare(vhost, "two", x_message_ttl=1000, x_dead_letter_exchange="", x_dead_letter_routing_key="one")
     fill(one, 1)
     for queue in (one, two):
         clock.now += 2
@@ -230,9 +230,9 @@ def test_round_and_round(router: Router, clock: Clock) -> None:
     assert (one.depth, two.depth) == (0, 0)
 
 
-def test_retries_are_counted(router: Router) -> None:
+def test_retries_are_counted(vhost: VirtualHostCore) -> None:
     """A message that is rejected again and again comes round as often, and its deaths are counted in one place."""
-    work = declare(router, "work", x_dead_letter_exchange="", x_dead_letter_routing_key="work")
+    work = declare(vhost, "work", x_dead_letter_exchange="", x_dead_letter_routing_key="work")
     fill(work, 1)
     taker = come(work, Taker(3))
     for _ in range(2):
@@ -248,15 +248,15 @@ def deaths_of(payload: bytes) -> list[Any]:
     return found
 
 
-def test_nowhere_to_die(router: Router) -> None:
+def test_nowhere_to_die(vhost: VirtualHostCore) -> None:
     """Where the exchange is not there, or leads nowhere, a dead letter just ends."""
     for name, exchange in (("one", "missing"), ("two", "amq.direct")):
-        queue = declare(router, name, x_dead_letter_exchange=exchange)
+        queue = declare(vhost, name, x_dead_letter_exchange=exchange)
         fill(queue, 1)
         taker = come(queue, Taker(1))
         queue.settle(taker.taken[0], taker, Rejected())
         assert (queue.depth, queue.dead_lettered) == (0, 0)
-    assert "dead-letter" not in router.nodes
+    assert "dead-letter" not in vhost.nodes
 
 
 @pytest.mark.deviation(
@@ -264,9 +264,9 @@ def test_nowhere_to_die(router: Router) -> None:
     "a queue with x-max-priority n distinguishes 0 to n, and treats higher ones as n, even if n is below nine",
     "RabbitMQ's argument, with its meaning; the specification would center fewer priorities around 4 and 5",
 )
-def test_priorities(router: Router) -> None:
+def test_priorities(vhost: VirtualHostCore) -> None:
     """Messages of higher priority go first, of equal priority in order; more than the queue knows is its highest."""
-    queue = declare(router, x_max_priority=5)
+    queue = declare(vhost, x_max_priority=5)
     for number, priority in enumerate([0, 1, 5, 200, 1, 9]):
         queue.put(QueuedMessage.read(Message(bytes([number]), priority=priority).encode(), 0, 0))
     taker = come(queue, Taker(3))
@@ -278,45 +278,45 @@ def test_priorities(router: Router) -> None:
     assert taker.numbers[3:] == [3, 1, 4, 0]
 
 
-def test_auto_delete(router: Router) -> None:
+def test_auto_delete(vhost: VirtualHostCore) -> None:
     """The queue ends with its last consumer, but not with one that only passes by, nor before the first."""
-    queue = declare(router, auto_delete=True)
-    assert router.nodes["q"] is queue
+    queue = declare(vhost, auto_delete=True)
+    assert vhost.nodes["q"] is queue
     passing = Taker(1)
     passing.one_shot = True
     come(queue, passing)
     queue.remove_consumer(passing)
-    assert router.nodes["q"] is queue
+    assert vhost.nodes["q"] is queue
     one, two = come(queue, Taker()), come(queue, Taker())
     queue.remove_consumer(one)
-    assert router.nodes["q"] is queue
+    assert vhost.nodes["q"] is queue
     queue.remove_consumer(two)
-    assert "q" not in router.nodes
+    assert "q" not in vhost.nodes
     assert queue.deleted
 
 
-def test_expires(router: Router, clock: Clock) -> None:
+def test_expires(vhost: VirtualHostCore, clock: Clock) -> None:
     """A queue that nobody uses for so long ends; consumers keep it, as does asking for it."""
-    queue = declare(router, x_expires=10_000)
-    assert router.expire() == 1010
+    queue = declare(vhost, x_expires=10_000)
+    assert vhost.expire() == 1010
     clock.now += 8
     queue.used()  # type: ignore[attr-defined]
     clock.now += 8
-    assert router.expire() == 1018
+    assert vhost.expire() == 1018
     taker = come(queue, Taker())
     clock.now += 100
-    assert router.expire() is None
+    assert vhost.expire() is None
     queue.remove_consumer(taker)
     clock.now += 9
-    assert router.expire() == clock.now + 1
+    assert vhost.expire() == clock.now + 1
     clock.now += 1
-    assert router.expire() is None
-    assert "q" not in router.nodes
+    assert vhost.expire() is None
+    assert "q" not in vhost.nodes
 
 
-def test_purge(router: Router) -> None:
+def test_purge(vhost: VirtualHostCore) -> None:
     """What waits is dropped, and what consumers hold is theirs."""
-    queue = router.declare("q", "queue")
+    queue = vhost.declare("q", "queue")
     assert isinstance(queue, Queue)
     fill(queue, *range(5))
     taker = come(queue, Taker(2))
@@ -332,22 +332,22 @@ def test_purge(router: Router) -> None:
     assert taker.numbers == [0, 1, 9]
 
 
-def test_single_active_consumer(router: Router) -> None:
+def test_single_active_consumer(vhost: VirtualHostCore) -> None:
     """The first that came gets all; the next takes its place when it goes, and what came back with it."""
-    queue = declare(router, x_single_active_consumer=True)
+    queue = declare(vhost, x_single_active_consumer=True)
     one, two, three = Taker(2), Taker(5), Taker(5)
     for taker in (one, two, three):
         queue.add_consumer(taker)
         queue.in_line(taker)
     fill(queue, 1, 2, 3, 4)
-    router.flush()
+    vhost.flush()
     assert (one.numbers, two.numbers, three.numbers) == ([1, 2], [], [])
     queue.in_line(two, drain=True)
     assert two.told_exhausted == 1
     queue.settle(one.taken[0], one, ACCEPTED)
     queue.settle(one.taken[1], one, None)
     queue.remove_consumer(one)
-    router.flush()
+    vhost.flush()
     assert (two.numbers, three.numbers) == ([2, 3, 4], [])
     assert queue.locked(True)
     assert not queue.locked(False)

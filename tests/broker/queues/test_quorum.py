@@ -10,7 +10,7 @@ from amqp10.broker._errors import Refused
 from amqp10.broker._queues.arguments import Arguments, QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified
 
 from ...kit.broker.queue_doubles import Clock, Taker, entry, fill
@@ -37,10 +37,10 @@ class Told(Taker):
         self.active.append(active)
 
 
-def declare(router: Router, **arguments: Any) -> Queue:
+def declare(vhost: VirtualHostCore, **arguments: Any) -> Queue:
     """A quorum queue with these arguments, underscores for dashes."""
     named = {name.replace("_", "-"): value for name, value in arguments.items()}
-    return router.declare_queue("q", QueueDeclaration(arguments={"x-queue-type": "quorum"} | named))
+    return vhost.declare_queue("q", QueueDeclaration(arguments={"x-queue-type": "quorum"} | named))
 
 
 def come(queue: Queue, *takers: Taker) -> None:
@@ -58,9 +58,9 @@ def again(queue: Queue, taker: Taker) -> None:
     queue.run()
 
 
-def test_priorities(router: Router) -> None:
+def test_priorities(vhost: VirtualHostCore) -> None:
     """All of a higher priority first, 31 the highest; what says none has 4, and what comes back its own."""
-    queue = declare(router)
+    queue = declare(vhost)
     for priority in (0, 31, None, 5, 4, 200):
         queue.put(QueuedMessage.read(Message(priority, priority=priority).encode(), 0, 0.0))
     taker = Told(6)
@@ -73,9 +73,9 @@ def test_priorities(router: Router) -> None:
     assert [Message.decode(each).body for each in taker.payloads[6:]] == [31, 5]
 
 
-def test_a_consumer_that_takes_too_long(router: Router, clock: Clock) -> None:
+def test_a_consumer_that_takes_too_long(vhost: VirtualHostCore, clock: Clock) -> None:
     """It loses its messages to another, and gets no more before it has settled them; the outcome counts for nothing."""
-    queue = declare(router, x_consumer_timeout=5000)
+    queue = declare(vhost, x_consumer_timeout=5000)
     slow, quick = Told(2), Told()
     fill(queue, 1, 2, 3)
     come(queue, slow, quick)
@@ -98,9 +98,9 @@ def test_a_consumer_that_takes_too_long(router: Router, clock: Clock) -> None:
     assert slow.numbers == [1, 2, 4]
 
 
-def test_what_a_link_holds_that_may_be_resumed(router: Router, clock: Clock) -> None:
+def test_what_a_link_holds_that_may_be_resumed(vhost: VirtualHostCore, clock: Clock) -> None:
     """A message whose consumer is not there stays held: whoever resumes the link still has it."""
-    queue = declare(router, x_consumer_timeout=5000)
+    queue = declare(vhost, x_consumer_timeout=5000)
     taker = Told(1)
     fill(queue, 1)
     come(queue, taker)
@@ -110,9 +110,9 @@ def test_what_a_link_holds_that_may_be_resumed(router: Router, clock: Clock) -> 
     assert (queue.unsettled, taker.lost) == (1, [])
 
 
-def test_one_active(router: Router, clock: Clock) -> None:
+def test_one_active(vhost: VirtualHostCore, clock: Clock) -> None:
     """The first; one of higher priority, when the first holds nothing; any other, while it is late."""
-    queue = declare(router, x_single_active_consumer=True, x_consumer_timeout=5000)
+    queue = declare(vhost, x_single_active_consumer=True, x_consumer_timeout=5000)
     first, second, high = Told(1), Told(1), Told(1, priority=5)
     fill(queue, 1)
     come(queue, first, second)
@@ -136,9 +136,9 @@ def test_one_active(router: Router, clock: Clock) -> None:
     assert second.active == [False, True]
 
 
-def test_what_waits_for_its_retry(router: Router, clock: Clock) -> None:
+def test_what_waits_for_its_retry(vhost: VirtualHostCore, clock: Clock) -> None:
     """It is in the queue, and nobody's; it comes back in its old place, and is purged with the others."""
-    queue = declare(router, x_delayed_retry_type="failed", x_delayed_retry_min=1000, x_delayed_retry_max=1500)
+    queue = declare(vhost, x_delayed_retry_type="failed", x_delayed_retry_min=1000, x_delayed_retry_max=1500)
     taker = Told(1)
     fill(queue, 1, 2)
     come(queue, taker)
@@ -159,9 +159,9 @@ def test_what_waits_for_its_retry(router: Router, clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("arguments", "limit"), [({}, 21), ({"x_delivery_limit": 0}, 1), ({"x_delivery_limit": -1}, None)]
 )
-def test_limit(router: Router, arguments: dict[str, int], limit: int | None) -> None:
+def test_limit(vhost: VirtualHostCore, arguments: dict[str, int], limit: int | None) -> None:
     """The usual one of 20 failures after the first; none where it is negative. What is released meets none."""
-    queue = declare(router, **arguments)
+    queue = declare(vhost, **arguments)
     taker = Told(1)
     queue.put(entry(1))
     come(queue, taker)
@@ -182,7 +182,7 @@ def test_wrong_timeout(value: object) -> None:
         Arguments.read({"x-consumer-timeout": value})
 
 
-def test_own_priorities(router: Router) -> None:
+def test_own_priorities(vhost: VirtualHostCore) -> None:
     """It has 32 of its own."""
     with pytest.raises(Refused, match="x-max-priority"):
-        declare(router, x_max_priority=5)
+        declare(vhost, x_max_priority=5)

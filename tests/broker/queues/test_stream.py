@@ -16,7 +16,7 @@ from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.selection import Filtering
 from amqp10.broker._queues.stream import Retention, Stream
 from amqp10.broker._queues.stream_offsets import StreamPosition
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Rejected, read_annotations
 from amqp10.types import Symbol, ULong
 
@@ -248,11 +248,11 @@ class TestRetention:
             {"x-dead-letter-exchange": "x"},
         ],
     )
-    def test_arguments_that_make_no_sense(self, router: Router, arguments: dict[str, Any]) -> None:
+    def test_arguments_that_make_no_sense(self, vhost: VirtualHostCore, arguments: dict[str, Any]) -> None:
         """They are refused, as on RabbitMQ, and nothing is there."""
         with pytest.raises(Refused):
-            router.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream", **arguments}))
-        assert router.nodes == {}
+            vhost.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream", **arguments}))
+        assert vhost.nodes == {}
 
     def test_purge(self, make: Make) -> None:
         """There is none."""
@@ -266,12 +266,12 @@ class TestRetention:
 class TestStore:
     def declared(self, life: Life, **arguments: Any) -> Stream:
         named = {name.replace("_", "-"): value for name, value in arguments.items()}
-        stream = life.router.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream", **named}))
+        stream = life.vhost.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream", **named}))
         assert isinstance(stream, Stream)
         return stream
 
     def there(self, life: Life) -> Stream:
-        stream = life.router.nodes["s"]
+        stream = life.vhost.nodes["s"]
         assert isinstance(stream, Stream)
         return stream
 
@@ -280,7 +280,7 @@ class TestStore:
         life = begin()
         stream = self.declared(life, x_max_length_bytes=100)
         fill(stream, *range(10))
-        life.router.flush()
+        life.vhost.flush()
         life.store.commit()
         kept, first = stream.depth, stream.first
         again = begin()
@@ -288,7 +288,7 @@ class TestStore:
         attach(stream, taker)
         assert (taker.numbers, offsets(taker)) == (list(range(first, 10)), list(range(first, 10)))
         fill(stream, 10)
-        again.router.flush()
+        again.vhost.flush()
         assert (offsets(taker)[-1], stream.enqueued, stream.depth) == (10, 11, kept)
 
     @pytest.mark.parametrize("claimed", [-7, (1 << 63) - 1, (1 << 64) - 1, 5])
@@ -301,14 +301,14 @@ class TestStore:
         forged = Message("x", message_annotations={OFFSET: ULong(claimed) if claimed > 0 else claimed})
         stream.put(QueuedMessage(forged.encode(), 1))
         stream.put(entry(11, b" " * 250))
-        life.router.flush()
+        life.vhost.flush()
         life.store.commit()
         assert (stream.first, stream.depth) == (10, 2)
         again = begin()
         stream, taker = self.there(again), reader()
         attach(stream, taker)
         fill(stream, 12)
-        again.router.flush()
+        again.vhost.flush()
         assert (stream.first, stream.enqueued, taker.numbers[1:]) == (10, 13, [11, 12])
         assert [read_annotations(payload)[OFFSET] for payload in taker.payloads[1:]] == [11, 12]
 
@@ -318,7 +318,7 @@ class TestStore:
         stream = self.declared(life, x_max_length_bytes=100)
         for number in range(10):
             stream.put(QueuedMessage(bytes([number] * 30), 7))
-        life.router.flush()
+        life.vhost.flush()
         life.store.commit()
         assert (stream.first, stream.enqueued) == (7, 10)
         stream = self.there(begin())
@@ -329,7 +329,7 @@ class TestStore:
         life = begin()
         stream = self.declared(life, x_max_length_bytes=100)
         fill(stream, *range(10))
-        life.router.flush()
+        life.vhost.flush()
         life.store.commit()
         first, path = stream.first, life.store.path
         life.store.file.close()
@@ -343,7 +343,7 @@ class TestStore:
         assert first > 0
         assert (stream.first, stream.enqueued) == (first, 10)
         stream.put(QueuedMessage(b"x" * 90, 7))
-        life.router.flush()
+        life.vhost.flush()
         life.store.commit()
         assert (stream.first, stream.enqueued) == (10, 11)
         stream = self.there(begin())

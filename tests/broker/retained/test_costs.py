@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import SessionTerms
 from amqp10.messaging import Source, Target
 
@@ -36,7 +36,7 @@ def producers(wire: Wire, count: int) -> None:
 def sessions(wire: Wire, count: int) -> None:
     """Leave sessions of AMQP 0-10 that can be resumed."""
     for first in range(0, count, 100):
-        lasting = Wire(wire.router, "0-10", session=SessionTerms(timeout=100))
+        lasting = Wire(wire.vhost, "0-10", session=SessionTerms(timeout=100))
         for _ in range(min(100, count - first) - 1):  # it has begun one
             lasting.client.begin(SessionTerms(timeout=100))
         lasting.turn()
@@ -59,9 +59,9 @@ def test_an_end_costs_the_same(leave: Callable[[Wire, int], None], end: Callable
     """With four times as much left by another connection."""
 
     def cost(count: int) -> int:
-        router = Router(clock=lambda: 0.0, limits=Limits())
-        leave(Wire(router), count)
-        other = Wire(router)
+        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        leave(Wire(vhost), count)
+        other = Wire(vhost)
         return steps(lambda: end(other))
 
     cost(1)
@@ -72,9 +72,9 @@ def test_a_session_that_can_be_resumed_costs_the_same() -> None:
     """With four times as many left by another connection."""
 
     def cost(count: int) -> int:
-        router = Router(clock=lambda: 0.0, limits=Limits())
-        sessions(Wire(router), count)
-        other = Wire(router, "0-10", session=SessionTerms(timeout=100))
+        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        sessions(Wire(vhost), count)
+        other = Wire(vhost, "0-10", session=SessionTerms(timeout=100))
 
         def begin() -> None:
             assert other.client.begin(SessionTerms(timeout=100)) is not None

@@ -10,7 +10,7 @@ import pytest
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._retained.links import LinkJournal, ResumableLink
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     DeliveriesResumed,
     DeliveriesUnresumed,
@@ -75,9 +75,9 @@ def told(wire: Wire, kind: type[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("heard", [True, False])
-def test_outcome_lost(router: Router, heard: bool) -> None:
+def test_outcome_lost(vhost: VirtualHostCore, heard: bool) -> None:
     """A message that the broker took, and whose outcome got lost, is there once, and its sender learns so."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     link = sender(wire)
     sent = link.send(Message("x").encode())
     wire.server.receive_data(wire.client.data_to_send())
@@ -85,112 +85,112 @@ def test_outcome_lost(router: Router, heard: bool) -> None:
     wire.server.data_to_send()
     lose(wire, heard=heard)
     assert list(link.unsettled.values()) == [sent]
-    again = Wire(router)
+    again = Wire(vhost)
     new = sender(again, resuming=link.suspended())
     assert told(again, OutcomesReceived) == [sent]
     assert sent.remote_state == ACCEPTED
     assert not new.unsettled
-    assert queue_of(router, "q").depth == 1
+    assert queue_of(vhost, "q").depth == 1
     (there,) = again.peer.links.producers
     assert not there.unsettled
 
 
 @MODES
-def test_never_came(router: Router, mode: str) -> None:
+def test_never_came(vhost: VirtualHostCore, mode: str) -> None:
     """A message that got lost on the way is sent again where that is sure, else its sender is asked."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     link = sender(wire, mode)
     sent = link.send(Message("x").encode())
     wire.client.data_to_send()
     lose(wire)
-    again = Wire(router)
+    again = Wire(vhost)
     new = sender(again, mode, resuming=link.suspended())
     if mode == "first":
         assert told(again, DeliveriesUnresumed) == [sent]
         new.resend(sent)
     assert told(again, OutcomesReceived) == [sent]
-    assert queue_of(router, "q").depth == 1
+    assert queue_of(vhost, "q").depth == 1
 
 
 @MODES
-def test_message_in_part(router: Router, mode: str) -> None:
+def test_message_in_part(vhost: VirtualHostCore, mode: str) -> None:
     """A large message goes on where it was cut off."""
     payload = Message(b"x" * 300_000).encode()
-    wire = Wire(router)
+    wire = Wire(vhost)
     link = sender(wire, mode)
     sent = link.send(payload)
     wire.server.receive_data(wire.client.data_to_send()[:200_000])
     wire.peer.handle(wire.server.events())
     lose(wire)
-    assert queue_of(router, "q").depth == 0
-    again = Wire(router)
+    assert queue_of(vhost, "q").depth == 0
+    again = Wire(vhost)
     new = sender(again, mode, resuming=link.suspended())
     assert new.remote is not None
     (state,) = (new.remote.unsettled or {}).values()
     assert isinstance(state, Received)
     assert 100_000 < state.section_offset < 200_000
     assert told(again, OutcomesReceived) == [sent]
-    (entry,) = queue_of(router, "q")._waiting.available()
+    (entry,) = queue_of(vhost, "q")._waiting.available()
     assert entry.payload == payload
 
 
 @MODES
 @pytest.mark.parametrize("heard", [True, False])
-def test_held_by_a_consumer(router: Router, mode: str, heard: bool) -> None:
+def test_held_by_a_consumer(vhost: VirtualHostCore, mode: str, heard: bool) -> None:
     """What a consumer holds stays its own while it is away, and it settles it when it is back."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     put(wire, "a", "b")
     link = receiver(wire, mode)
     held = list(link.incoming)
     lose(wire, heard=heard)
-    other = Wire(router)
+    other = Wire(vhost)
     assert bodies(other.receive_from("q", credit=10)) == []
-    again = Wire(router)
+    again = Wire(vhost)
     new = receiver(again, mode, resuming=link.suspended())
     assert told(again, DeliveriesResumed) == held
     new.settle(held[0], ACCEPTED)
     new.settle(held[1], RELEASED)
     again.turn()
-    assert queue_of(router, "q").dequeued == 1
-    assert queue_of(router, "q").depth == 1
+    assert queue_of(vhost, "q").dequeued == 1
+    assert queue_of(vhost, "q").depth == 1
     assert [text for link in other.peer.links.consumers for text in link.unsettled]
     if not heard:
         lose(wire)
-        assert queue_of(router, "q").depth == 1
+        assert queue_of(vhost, "q").depth == 1
 
 
-def test_consumers_outcome_lost(router: Router) -> None:
+def test_consumers_outcome_lost(vhost: VirtualHostCore) -> None:
     """An outcome that got lost is in the consumer's map: the message leaves the queue once."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     put(wire, "a")
     link = receiver(wire)
     (delivery,) = link.incoming
     link.settle(delivery, ACCEPTED)
     lose(wire)
-    again = Wire(router)
+    again = Wire(vhost)
     receiver(again, resuming=link.suspended())
     assert told(again, SettlementsReceived) == [delivery]
-    assert (queue_of(router, "q").dequeued, queue_of(router, "q").depth) == (1, 0)
+    assert (queue_of(vhost, "q").dequeued, queue_of(vhost, "q").depth) == (1, 0)
 
 
 @MODES
-def test_consumer_never_had_it(router: Router, mode: str) -> None:
+def test_consumer_never_had_it(vhost: VirtualHostCore, mode: str) -> None:
     """A message that got lost on its way to a consumer comes again; as an attempt, where it may have been settled."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     link = receiver(wire, mode)
-    put(Wire(router), "a")
+    put(Wire(vhost), "a")
     wire.server.data_to_send()
     lose(wire)
-    again = Wire(router)
+    again = Wire(vhost)
     new = receiver(again, mode, resuming=link.suspended())
     (delivery,) = new.incoming
     assert (Message.decode(delivery.payload).delivery_count or 0) == (1 if mode == "first" else 0)
-    assert queue_of(router, "q").unsettled == 1
+    assert queue_of(vhost, "q").unsettled == 1
 
 
-def test_expires(router: Router, clock: Clock) -> None:
+def test_expires(vhost: VirtualHostCore, clock: Clock) -> None:
     """When its time is up, what a consumer held goes to others, as a failed attempt; a producer's state is gone."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     put(wire, "a")
     link, producer = receiver(wire), sender(wire)
     sent = producer.send(Message("b").encode())
@@ -198,16 +198,16 @@ def test_expires(router: Router, clock: Clock) -> None:
     wire.peer.handle(wire.server.events())
     lose(wire)
     clock.now += 59
-    assert router.expire() == 1060.0
-    other = Wire(router)
+    assert vhost.expire() == 1060.0
+    other = Wire(vhost)
     waiting = other.receive_from("q", credit=10)
     assert bodies(waiting) == []
     clock.now += 1
-    assert router.expire() is None
-    router.flush()
+    assert vhost.expire() is None
+    vhost.flush()
     other.turn()
     assert [(each.body, each.delivery_count) for each in map(Message.decode, payloads(waiting))] == [("a", 1), ("b", 1)]
-    again = Wire(router)
+    again = Wire(vhost)
     receiver(again, resuming=link.suspended())
     sender(again, resuming=producer.suspended())
     assert told(again, DeliveriesUnresumed) == [*list(link.unsettled.values()), sent]
@@ -219,9 +219,9 @@ def payloads(link: ReceiverLink) -> list[bytes]:
 
 
 @pytest.mark.parametrize("how", ["anew", "closed", "elsewhere", "deleted"])
-def test_ends(router: Router, how: str) -> None:
+def test_ends(vhost: VirtualHostCore, how: str) -> None:
     """What was kept ends with a link that begins anew, is closed, or goes elsewhere, and with its queue."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     put(wire, "a")
     link = receiver(wire)
     if how == "closed":
@@ -229,8 +229,8 @@ def test_ends(router: Router, how: str) -> None:
         wire.turn()
     lose(wire)
     if how == "deleted":
-        router.delete(router.nodes["q"])
-    again = Wire(router)
+        vhost.delete(vhost.nodes["q"])
+    again = Wire(vhost)
     address = "p" if how == "elsewhere" else "q"
     new = receiver(again, resuming=None if how == "anew" else link.suspended(), address=address)
     assert new.remote is not None
@@ -238,17 +238,17 @@ def test_ends(router: Router, how: str) -> None:
     if how in ("anew", "closed"):
         assert [each.delivery_count for each in map(Message.decode, payloads(new))] == [1]
     elif how == "elsewhere":
-        assert queue_of(router, "q").unsettled == 0
-    assert len(router.links._all) == 1
+        assert queue_of(vhost, "q").unsettled == 0
+    assert len(vhost.links._all) == 1
 
 
-def test_not_asked(router: Router) -> None:
+def test_not_asked(vhost: VirtualHostCore) -> None:
     """A link that asks for nothing is kept as long as its session, no longer; the answer says so."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     put(wire, "a")
     link = wire.receive_from("q", credit=1)
     lose(wire)
-    again = Wire(router)
+    again = Wire(vhost)
     terms = LinkTerms(link.name, Source("q"), Target())
     new = again.session.attach_receiver(terms, resuming=link.suspended())
     again.turn()
@@ -256,19 +256,19 @@ def test_not_asked(router: Router) -> None:
     assert new.remote is not None
     assert isinstance(new.remote.source, Source)
     assert (new.remote.source.expiry_policy, new.remote.source.timeout) == ("session-end", 0)
-    assert queue_of(router, "q").unsettled == 0
-    assert not router.links._all
+    assert queue_of(vhost, "q").unsettled == 0
+    assert not vhost.links._all
 
 
-def test_answers(router: Router, clock: Clock) -> None:
+def test_answers(vhost: VirtualHostCore, clock: Clock) -> None:
     """The answer says for how long a link is kept; no longer than the broker keeps anything."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     for link in (sender(wire), receiver(wire)):
         assert link.remote is not None
         terminus = link.remote.target if link.is_sender else link.remote.source
         assert isinstance(terminus, Source | Target)
         assert (terminus.expiry_policy, terminus.timeout) == ("connection-close", 60)
-    wire = Wire(Router(clock=clock, limits=Limits(), max_subscription_timeout=5))
+    wire = Wire(VirtualHostCore(clock=clock, limits=Limits(), max_subscription_timeout=5))
     link = sender(wire)
     assert link.remote is not None
     assert isinstance(link.remote.target, Target)
@@ -286,9 +286,9 @@ def test_answers(router: Router, clock: Clock) -> None:
     ],
 )
 @pytest.mark.parametrize("over", ["link", "session", "connection"])
-def test_policies(router: Router, policy: str, timeout: int, keeps: tuple[str, ...], over: str) -> None:
+def test_policies(vhost: VirtualHostCore, policy: str, timeout: int, keeps: tuple[str, ...], over: str) -> None:
     """Each expiry policy keeps a link through what it says (§3.5.6)."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     put(wire, "a")
     link = receiver(wire, expiry_policy=policy, timeout=timeout)
     if over == "link":
@@ -298,15 +298,15 @@ def test_policies(router: Router, policy: str, timeout: int, keeps: tuple[str, .
     wire.turn()
     if over == "connection":
         lose(wire)
-    assert queue_of(router, "q").unsettled == (over in keeps)
-    assert bool(router.links._all) == (over in keeps)
+    assert queue_of(vhost, "q").unsettled == (over in keeps)
+    assert bool(vhost.links._all) == (over in keeps)
 
 
-def test_a_browser_holds_nothing(router: Router) -> None:
+def test_a_browser_holds_nothing(vhost: VirtualHostCore) -> None:
     """Who only looks has nothing to resume."""
-    wire = Wire(router)
+    wire = Wire(vhost)
     receiver(wire, distribution_mode="copy")
-    assert not wire.router.links._all
+    assert not wire.vhost.links._all
 
 
 class Notes(LinkJournal):
@@ -331,10 +331,10 @@ class Notes(LinkJournal):
         self.said.append(("ended", link.key.name))
 
 
-def test_keeper(router: Router) -> None:
+def test_keeper(vhost: VirtualHostCore) -> None:
     """Who keeps links is told what they hold when it changes."""
-    notes = router.links.journal = Notes()
-    wire = Wire(router)
+    notes = vhost.links.journal = Notes()
+    wire = Wire(vhost)
     link = sender(wire)
     sent = link.send(Message("x", durable=True).encode())
     wire.turn()
@@ -350,17 +350,17 @@ def test_keeper(router: Router) -> None:
     assert notes.said == [("began", "r"), ("held", "r", delivery.tag), ("settled", "r", [delivery.tag])]
     lose(wire)
     assert notes.said[3:] == []
-    router.links.end(*router.links._all.values())
+    vhost.links.end(*vhost.links._all.values())
     assert notes.said[3:] == [("ended", "r")]
 
 
-def test_parts_are_bounded(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_bounded(vhost: VirtualHostCore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what was cut off the broker keeps so much and no more; the rest is sent again from its beginning."""
     monkeypatch.setattr("amqp10.broker._retained.links.MAX_PARTS", 150_000)
     payload = Message(b"x" * 300_000).encode()
     lost = []
     for name in ("a", "b"):
-        wire = Wire(router)
+        wire = Wire(vhost)
         terms = LinkTerms(name, Source(), Target("q", **LASTING))
         link = wire.session.attach_sender(terms)
         wire.turn()
@@ -369,9 +369,9 @@ def test_parts_are_bounded(router: Router, monkeypatch: pytest.MonkeyPatch) -> N
         wire.peer.handle(wire.server.events())
         lose(wire)
         lost.append(link)
-    assert 100_000 < router.links._parts < 150_000
+    assert 100_000 < vhost.links._parts < 150_000
     for link, known in zip(lost, (1, 0), strict=True):
-        wire = Wire(router)
+        wire = Wire(vhost)
         new = wire.session.attach_sender(
             LinkTerms(link.name, Source(), Target("q", **LASTING)), resuming=link.suspended()
         )
@@ -381,15 +381,15 @@ def test_parts_are_bounded(router: Router, monkeypatch: pytest.MonkeyPatch) -> N
         for delivery in told(wire, DeliveriesUnresumed):
             new.resend(delivery)
         wire.turn()
-    assert router.links._parts == 0
-    assert [entry.payload for entry in queue_of(router, "q")._waiting.available()] == [payload, payload]
+    assert vhost.links._parts == 0
+    assert [entry.payload for entry in queue_of(vhost, "q")._waiting.available()] == [payload, payload]
 
 
-def test_who_never_settles_gets_no_credit(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_never_settles_gets_no_credit(vhost: VirtualHostCore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outcomes that a sender does not settle are bounded, and their messages are not held for them."""
     monkeypatch.setattr("amqp10.broker._links.destinations.MAX_UNSETTLED", 20)
     for target in (Target("q"), Target()):
-        wire = Wire(router)
+        wire = Wire(vhost)
         terms = LinkTerms("s", Source(), target, receiver_settle_mode="second")
         link = wire.session.attach_sender(terms)
         link.auto_settle = False

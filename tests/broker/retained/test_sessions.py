@@ -11,8 +11,8 @@ import pytest
 from amqp10 import Connection, ConnectionLost, ConnectionRestored, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._router import Router
 from amqp10.broker._serving.peer_connection import PeerConnection
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
     ExecutionException,
@@ -81,7 +81,7 @@ async def test_what_many_losses_leave() -> None:
                     assert broker.queue("q").depth == broker.queue("r").depth == 30
                     gc.collect()
                     peers = [each for each in gc.get_objects() if isinstance(each, PeerConnection)]
-                    assert 1 <= sum(each._router is broker._router for each in peers) <= 3
+                    assert 1 <= sum(each._vhost is broker._vhost for each in peers) <= 3
 
 
 async def test_what_is_held_stays() -> None:
@@ -183,7 +183,7 @@ async def test_forgotten() -> None:
                     await sender.send("before")
                     with await receiver.receive() as message:
                         assert message.body == "before"
-                    broker._router.sessions._kept.clear()
+                    broker._vhost.sessions._kept.clear()
                     proxy.cut()
                     await sender.send("after")
                     with await receiver.receive() as message:
@@ -193,8 +193,8 @@ async def test_forgotten() -> None:
 class Program(Raw):
     """A connection to a broker, with a session of the name b"name" if it was let in."""
 
-    def __init__(self, router: Router, *, force: bool = False, timeout: int = 0) -> None:
-        self._served = Served("0-10", router)
+    def __init__(self, vhost: VirtualHostCore, *, force: bool = False, timeout: int = 0) -> None:
+        self._served = Served("0-10", vhost)
         super().__init__(self._served.engine)
         self._served.settle_down()
         self.open_as_client(session=False)
@@ -220,29 +220,29 @@ class Program(Raw):
 
 
 @pytest.mark.parametrize("timeout", [0, 60])
-def test_a_name_in_use(timeout: int, router: Router) -> None:
+def test_a_name_in_use(timeout: int, vhost: VirtualHostCore) -> None:
     """A session that is at work is not taken from its program, but by force (0-10 §9, session.attach).
 
     Its program is told, and keeps the connection.
     """
-    first = Program(router, timeout=timeout)
-    second = Program(router)
+    first = Program(vhost, timeout=timeout)
+    second = Program(vhost)
     assert second.answers == [SessionDetached(b"name", 1)]
     assert first.lives()
-    third = Program(router, force=True)
+    third = Program(vhost, force=True)
     assert third.answers[0] == SessionAttached(b"name")
     assert first.listen() == [SessionDetached(b"name", 1)]
     assert not first.lives()
     assert first.engine.opened
-    assert (Program(router).answers, third.lives()) == ([SessionDetached(b"name", 1)], timeout == 0)
+    assert (Program(vhost).answers, third.lives()) == ([SessionDetached(b"name", 1)], timeout == 0)
     third.say(SessionDetach(b"name"))
-    assert Program(router).answers[0] == SessionAttached(b"name")
+    assert Program(vhost).answers[0] == SessionAttached(b"name")
 
 
 @pytest.mark.parametrize("timeout", [0, 60])
-def test_force_on_the_same_connection(timeout: int, router: Router) -> None:
+def test_force_on_the_same_connection(timeout: int, vhost: VirtualHostCore) -> None:
     """The session goes on on the other channel if it can be resumed, else another begins; the connection lives."""
-    program = Program(router, timeout=timeout)
+    program = Program(vhost, timeout=timeout)
     program.do(QueueDeclare("mine", auto_delete=True))
     program.do(MessageSubscribe("mine", "d", accept_mode=1))
     answers = program.say(SessionAttach(b"name", force=True), 2)
@@ -250,18 +250,18 @@ def test_force_on_the_same_connection(timeout: int, router: Router) -> None:
     program.say(SessionCommandPoint(0 if timeout == 0 else 2, 0), 2)
     if timeout:
         program.say(SessionExpected(((0, 0),)), 2)
-    assert ("mine" in router.nodes) is (timeout > 0)
+    assert ("mine" in vhost.nodes) is (timeout > 0)
     assert any(isinstance(each, ExecutionResult) for each in program.do(QueueQuery("mine"), channel=2))
     assert program.do(QueueQuery("mine")) == [SessionDetached(b"", 3)]
     assert program.engine.opened
     assert not program.say(SessionDetach(b"name"), 2)[1:]
-    assert Program(router).answers[0] == SessionAttached(b"name")
+    assert Program(vhost).answers[0] == SessionAttached(b"name")
 
 
 @pytest.mark.parametrize("timeout", [0, 60])
-def test_force_takes_one_session(timeout: int, router: Router) -> None:
+def test_force_takes_one_session(timeout: int, vhost: VirtualHostCore) -> None:
     """Other sessions of the connection go on; what is the session's goes with it, or ends if it is not resumed."""
-    first = Program(router, timeout=timeout)
+    first = Program(vhost, timeout=timeout)
     first.say(SessionAttach(b"other"), 2)
     first.say(SessionCommandPoint(0, 0), 2)
     for channel, queue in ((1, "mine"), (2, "others")):
@@ -269,11 +269,11 @@ def test_force_takes_one_session(timeout: int, router: Router) -> None:
         first.do(MessageSubscribe(queue, "d"), channel=channel)
         first.do(MessageFlow("d", 0, 10), channel=channel)
         first.do(MessageFlow("d", 1, 0xFFFF_FFFF), channel=channel)
-    third = Program(router, force=True)
+    third = Program(vhost, force=True)
     first.put(b"")
     third.say(SessionCommandPoint(4 if timeout else 0, 0))
     third.say(SessionExpected(((0, 0),)))
-    assert ("mine" in router.nodes) is (timeout > 0)
+    assert ("mine" in vhost.nodes) is (timeout > 0)
 
     def transfers(program: Program, queue: str, channel: int) -> int:
         said = program.do(
@@ -288,18 +288,18 @@ def test_force_takes_one_session(timeout: int, router: Router) -> None:
     refused = third.do(QueueDeclare("others", exclusive=True, auto_delete=True), channel=3)
     assert [each.error_code for each in refused if isinstance(each, ExecutionException)] == [405]
     first.lose()
-    assert "others" not in router.nodes
-    assert ("mine" in router.nodes) is (timeout > 0)
+    assert "others" not in vhost.nodes
+    assert ("mine" in vhost.nodes) is (timeout > 0)
 
 
 @pytest.mark.parametrize("end", [TxCommit(), TxRollback()])
-def test_force_takes_the_transactions_of_the_session(end: Any, router: Router) -> None:
+def test_force_takes_the_transactions_of_the_session(end: Any, vhost: VirtualHostCore) -> None:
     """What was done in them before counts, on the other connection."""
-    queue = router.declare_queue("q", QueueDeclaration())
-    first = Program(router, timeout=60)
+    queue = vhost.declare_queue("q", QueueDeclaration())
+    first = Program(vhost, timeout=60)
     first.do(TxSelect())
     first.do(MessageTransfer("", 0, 0), DeliveryProperties(routing_key="q").encode_struct32(), b"m")
-    third = Program(router, force=True)
+    third = Program(vhost, force=True)
     third.say(SessionCommandPoint(2, 0))
     third.say(SessionExpected(((0, 0),)))
     assert queue.depth == 0
@@ -309,8 +309,8 @@ def test_force_takes_the_transactions_of_the_session(end: Any, router: Router) -
     assert third.lives()
 
 
-def test_a_name_is_free_after_a_loss(router: Router) -> None:
+def test_a_name_is_free_after_a_loss(vhost: VirtualHostCore) -> None:
     """What ends with its connection leaves nothing behind."""
-    first = Program(router)
+    first = Program(vhost)
     first.lose()
-    assert Program(router).lives()
+    assert Program(vhost).lives()

@@ -19,8 +19,8 @@ from anyio.streams.text import TextReceiveStream
 from amqp10 import Connection
 from amqp10.broker import Broker, BrokerLimits
 from amqp10.broker._queues.node import Limits as NodeLimits
-from amqp10.broker._router import Router
 from amqp10.broker._serving.handshakes import most_sockets
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     ConnectionTerms,
     Event,
@@ -304,8 +304,8 @@ class TestCounts:
     def test_what_sessions_and_maps_say(self, by_user: bool) -> None:
         """They count with the links; a session that says too much is ended, and what ended is free."""
         limits = BrokerLimits(link_octets=1600, link_octets_by_user=1000 if by_user else None)
-        router = Router(clock=lambda: 0.0, limits=NodeLimits(), peers=limits)
-        served, client = Served("1.0", router), dialect("1.0").client(ConnectionTerms("c"), None, True)
+        vhost = VirtualHostCore(clock=lambda: 0.0, limits=NodeLimits(), peers=limits)
+        served, client = Served("1.0", vhost), dialect("1.0").client(ConnectionTerms("c"), None, True)
         if by_user:
             served.engine.identity = "ann"
 
@@ -335,13 +335,13 @@ class TestCounts:
             assert not second.begun
             settle()
         if by_user:
-            account = router.account_of("ann")
+            account = vhost.account_of("ann")
             assert account is not None
             assert account.said == 0
         client.begin(wordy)
         client.close()
         settle()
-        assert router.account_of("ann") is None or router.account_of("ann").said == 0  # type: ignore[union-attr]
+        assert vhost.account_of("ann") is None or vhost.account_of("ann").said == 0  # type: ignore[union-attr]
 
     @pytest.mark.parametrize("name", NAMES)
     async def test_nodes_of_a_connection(self, name: str) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     ConnectionEnded,
     LinkEnded,
@@ -80,7 +80,7 @@ class TestAnswers:
     )
     def test_refused_sources(self, wire: Wire, source: Source | None, condition: str) -> None:
         """What cannot be a source is refused with the reason, and the session lives on."""
-        wire.router.declare("taken", "queue")
+        wire.vhost.declare("taken", "queue")
         wire.receive_from(source, name="bad")
         assert wire.refusal().condition == condition
         assert wire.receive_from("q").attached
@@ -95,9 +95,9 @@ class TestAnswers:
         "2.8.15", "frame-size-too-small: the smallest encoding of a performative is too large for a frame"
     )
     @pytest.mark.parametrize("dynamic", [False, True])
-    def test_answer_larger_than_the_peers_frames(self, router: Router, dynamic: bool) -> None:
+    def test_answer_larger_than_the_peers_frames(self, vhost: VirtualHostCore, dynamic: bool) -> None:
         """A link whose answer cannot be said is refused, and leaves no node of its own behind."""
-        wire = Wire(router, max_frame_size=512)
+        wire = Wire(vhost, max_frame_size=512)
         long = ("x:" + "y" * 250, "x:" + "z" * 250)
         source = Source(address=None if dynamic else "q" * 500, dynamic=dynamic)
         wire.session.attach_receiver(LinkTerms("r", source=source, target=Target(capabilities=long if dynamic else ())))
@@ -106,7 +106,7 @@ class TestAnswers:
         ended = [event.error for event in wire.events if isinstance(event, LinkEnded)]
         told = [error.condition for error in ended if isinstance(error, LinkDetached)]
         assert told == ["amqp:frame-size-too-small"] * 2
-        assert not any(node.temporary for node in router.nodes.values())
+        assert not any(node.temporary for node in vhost.nodes.values())
         assert wire.receive_from("q").attached
 
     def test_attached_and_gone_in_one_breath(self, wire: Wire) -> None:
@@ -117,7 +117,7 @@ class TestAnswers:
         wire.session.attach_receiver(LinkTerms("d", source=Source(dynamic=True), target=Target())).detach()
         wire.turn()
         assert [
-            *wire.router.nodes,
+            *wire.vhost.nodes,
             *wire.peer.links.consumers,
             *wire.peer.links.producers,
             *wire.peer.links.owned,
@@ -126,16 +126,16 @@ class TestAnswers:
 
     def test_unknown_address(self, clock: Clock) -> None:
         """With nothing made on demand an unknown address is refused in both directions."""
-        wire = Wire(Router(clock=clock, limits=Limits(), auto_create=False))
+        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(), auto_create=False))
         wire.send_to("nowhere")
         assert wire.refusal().condition == "amqp:not-found"
         wire.receive_from("nowhere")
         assert wire.refusal().condition == "amqp:not-found"
-        assert wire.router.nodes == {}
+        assert wire.vhost.nodes == {}
 
-    def test_no_more_connections(self, router: Router) -> None:
+    def test_no_more_connections(self, vhost: VirtualHostCore) -> None:
         """A connection too many is opened and closed with the reason."""
-        wire = Wire(router, admit=False)
+        wire = Wire(vhost, admit=False)
         ended = [event for event in wire.events if isinstance(event, ConnectionEnded)]
         assert isinstance(ended[0].error, ConnectionClosed)
         assert ended[0].error.condition == "amqp:resource-limit-exceeded"
@@ -149,4 +149,4 @@ def test_lost_twice(wire: Wire) -> None:
     wire.turn()
     wire.peer.lost()
     assert wire.over
-    assert not queue_of(wire.router, "q").consumers
+    assert not queue_of(wire.vhost, "q").consumers

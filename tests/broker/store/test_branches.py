@@ -42,7 +42,7 @@ def prepare(life: Life, outcome: Outcome = ACCEPTED) -> None:
     for node, entry in posted:
         node.reserve(entry)
     work = Work(list(posted), [(life.queue(), held, outcome)])
-    assert life.router.prepared.prepare("u", BRANCH, Prepared(work))  # type: ignore[arg-type]
+    assert life.vhost.prepared.prepare("u", BRANCH, Prepared(work))  # type: ignore[arg-type]
     life.store.commit()
 
 
@@ -52,29 +52,29 @@ def test_over_a_crash(begin: Begin, commit: bool, outcome: Outcome) -> None:
     """It is there again with what is durable of it, nobody has the message that it holds, and its end is once."""
     prepare(begin(), outcome)
     life = begin()
-    assert life.router.prepared.of("u") == (BRANCH,)
-    assert life.router.prepared.of(None) == ()
+    assert life.vhost.prepared.of("u") == (BRANCH,)
+    assert life.vhost.prepared.of(None) == ()
     assert life.bodies() == ["younger"]
     assert life.queue().reserved == 1
-    assert life.router.prepared.complete("u", BRANCH, commit=commit) is True
+    assert life.vhost.prepared.complete("u", BRANCH, commit=commit) is True
     life.store.commit()
     again = ["older"] if not commit or isinstance(outcome, Modified) else []
     comes = ["comes"] if commit else []
     assert life.bodies() == [*again, "younger", *comes]
     assert life.queue().reserved == 0
     life = begin()
-    assert life.router.prepared.of("u") == ()
+    assert life.vhost.prepared.of("u") == ()
     assert life.bodies() == [*again, "younger", *comes]
-    assert life.router.prepared.complete("u", BRANCH, commit=True) is None
+    assert life.vhost.prepared.complete("u", BRANCH, commit=True) is None
 
 
 def test_the_end_is_not_written(begin: Begin) -> None:
     """The broker crashes after a commit that nobody was told of: the branch waits still, and nothing of it happened."""
     prepare(begin())
     life = begin()
-    assert life.router.prepared.complete("u", BRANCH, commit=True)
+    assert life.vhost.prepared.complete("u", BRANCH, commit=True)
     life = begin()
-    assert life.router.prepared.of("u") == (BRANCH,)
+    assert life.vhost.prepared.of("u") == (BRANCH,)
     assert life.bodies() == ["younger"]
 
 
@@ -82,10 +82,10 @@ def test_the_queue_is_deleted(begin: Begin) -> None:
     """What was promised cannot be done any more: it is rolled back."""
     prepare(begin())
     life = begin()
-    life.router.delete(life.queue())
+    life.vhost.delete(life.queue())
     life.store.commit()
     life = begin()
-    assert life.router.prepared.complete("u", BRANCH, commit=True) is False
+    assert life.vhost.prepared.complete("u", BRANCH, commit=True) is False
     assert life.bodies() == []
 
 
@@ -98,14 +98,14 @@ def test_a_commit_is_whole(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> Non
         raise ValueError("what nobody thought of")
 
     monkeypatch.setattr(life.queue(), "insert", fails)
-    assert life.router.prepared.complete("u", BRANCH, commit=True) is True
+    assert life.vhost.prepared.complete("u", BRANCH, commit=True) is True
     life.store.commit()
     life = begin()
-    assert life.router.prepared.of("u") == ()
+    assert life.vhost.prepared.of("u") == ()
     assert (life.bodies(), life.queue().reserved) == (["younger"], 0)
-    (aside,) = life.router.quarantine
+    (aside,) = life.vhost.quarantine
     assert Message.decode(aside.payload).body == "comes"
-    life.router.quarantine.release(aside.number)
+    life.vhost.quarantine.release(aside.number)
     assert life.bodies() == ["younger", "comes"]
 
 

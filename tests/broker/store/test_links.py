@@ -30,7 +30,7 @@ class Line:
 
     def __init__(self, life: Life) -> None:
         self.life = life
-        self.wire = Wire(life.router)
+        self.wire = Wire(life.vhost)
         self.turn()
 
     def step(self, number: int) -> None:
@@ -106,7 +106,7 @@ def test_sent_exactly_once(begin: Begin, steps: int, address: str | None, mode: 
         line.told = lambda events: None  # type: ignore[method-assign]
     link = attach(line, link.suspended())
     line.turn()
-    name = "q" if address != "topic.t" else life.router.nodes["topic.t"].subscriptions  # type: ignore[attr-defined]
+    name = "q" if address != "topic.t" else life.vhost.nodes["topic.t"].subscriptions  # type: ignore[attr-defined]
     if isinstance(name, str):
         found = life.bodies(name)
     else:
@@ -203,7 +203,7 @@ def test_held_for_the_link(begin: Begin, clock: Clock) -> None:
     assert life.bodies() == [3]
     assert life.queue().unsettled == 2
     clock.now += 61
-    life.router.expire()
+    life.vhost.expire()
     assert [(message.body, message.delivery_count) for message in life.messages()] == [(1, 1), (2, 1), (3, 0)]
     life.store.commit()
     assert unsettled_rows(life) == 0
@@ -232,7 +232,7 @@ def test_closed_links_are_forgotten(begin: Begin) -> None:
     assert list(line.life.store.file.links()) == []
     line = Line(begin())
     receive_two(line)
-    line.life.router.delete(line.life.queue())
+    line.life.vhost.delete(line.life.queue())
     line.turn()
     assert unsettled_rows(line.life) == 0
     assert list(line.life.store.file.links()) == []

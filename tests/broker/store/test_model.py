@@ -24,9 +24,9 @@ from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits, QueueFull
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.errors import DecodeError
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, TransactionalState
 from amqp10.types import Symbol, Timestamp
@@ -61,16 +61,16 @@ class World:
         self.begin()
 
     def begin(self) -> None:
-        self.router = Router(clock=self.clock, limits=Limits(), max_delivery_count=4)
+        self.vhost = VirtualHostCore(clock=self.clock, limits=Limits(), max_delivery_count=4)
         self.store = Store(self.path, self.clock, self.clock)
-        load(self.store, self.router, self.clock)
+        load(self.store, self.vhost, self.clock)
         self.takers = {name: Taker() for name in NAMES}
         self.entries: list[QueuedMessage] = []
         for name, taker in self.takers.items():
             self.queue(name).add_consumer(taker)
 
     def queue(self, name: str) -> Queue:
-        node = self.router.declare(name, "queue")
+        node = self.vhost.declare(name, "queue")
         assert isinstance(node, Queue)
         return node
 
@@ -114,7 +114,7 @@ class World:
         taker = self.takers[name]
         taker.credit = count
         self.queue(name).in_line(taker)
-        self.router.flush()
+        self.vhost.flush()
 
     def settle(self, name: str, which: int, outcome: Any) -> None:
         held = self.held(name)
@@ -240,18 +240,18 @@ class AnyWorld:
         self.begin()
 
     def begin(self) -> None:
-        self.router = Router(
+        self.vhost = VirtualHostCore(
             clock=self.clock, limits=Limits(), max_delivery_count=3, dead_letter_expired=True, duplicate_ids=5
         )
-        topology = self.router.topology
-        self.router.begin_with(["sink"], [], {}, [("amq.fanout", "", "sink")])
-        topology.bind(topology.find("amq.headers"), self.router.nodes["sink"], "", {"x-match": "any", "a": 1})
+        topology = self.vhost.topology
+        self.vhost.begin_with(["sink"], [], {}, [("amq.fanout", "", "sink")])
+        topology.bind(topology.find("amq.headers"), self.vhost.nodes["sink"], "", {"x-match": "any", "a": 1})
         self.store = Store(str(self.path), self.clock, self.clock)
-        load(self.store, self.router, self.clock)
+        load(self.store, self.vhost, self.clock)
         self.check()
         self.takers = {name: Taker() for name in ANYWHERE}
         for name, taker in self.takers.items():
-            queue = self.router.nodes.get(name)
+            queue = self.vhost.nodes.get(name)
             if isinstance(queue, Queue):
                 queue.add_consumer(taker)
         self._wire: Wire | None = None
@@ -266,7 +266,7 @@ class AnyWorld:
         assert not lost, f"{sorted(lost)} are lost"
         # What a broker has taken, the next one can restore.
         assert [row for row in self.store.file.quarantine() if row.origin is not None] == []
-        for queue in self.router.nodes.values():
+        for queue in self.vhost.nodes.values():
             if isinstance(queue, Queue) and queue.journal is not None:
                 rows = [row for row in self.store.file.messages() if row.queue == queue.journal.number]
                 assert queue.depth == len(rows), queue.name
@@ -283,9 +283,9 @@ class AnyWorld:
     # What may happen
 
     def declare(self, name: str, arguments: dict[str, Any]) -> None:
-        if name not in self.router.nodes:
+        if name not in self.vhost.nodes:
             try:
-                queue = self.router.declare_queue(name, QueueDeclaration(arguments=arguments))
+                queue = self.vhost.declare_queue(name, QueueDeclaration(arguments=arguments))
             except Refused:
                 return
             queue.add_consumer(self.takers[name])
@@ -294,7 +294,7 @@ class AnyWorld:
         return content[0].replace(b"#000000#", b"#%06d#" % next(self._numbers))
 
     def put(self, name: str, content: tuple[bytes, int]) -> None:
-        node = self.router.nodes.get(name)
+        node = self.vhost.nodes.get(name)
         if node is not None:
             try:
                 node.take(QueuedMessage.read(self._payload(content), content[1], self.clock(), self.clock))
@@ -302,11 +302,11 @@ class AnyWorld:
                 pass
 
     def give(self, name: str, count: int) -> None:
-        queue, taker = self.router.nodes.get(name), self.takers[name]
+        queue, taker = self.vhost.nodes.get(name), self.takers[name]
         taker.credit = count
         if isinstance(queue, Queue):
             queue.in_line(taker)
-        self.router.flush()
+        self.vhost.flush()
 
     def burst(self, name: str, content: tuple[bytes, int], count: int) -> None:
         """As many messages as are held then come again, which fills what has a limit; that is on the disk."""
@@ -319,15 +319,15 @@ class AnyWorld:
         self.commit()
 
     def settle(self, name: str, which: int, outcome: Any) -> None:
-        queue, taker = self.router.nodes.get(name), self.takers[name]
+        queue, taker = self.vhost.nodes.get(name), self.takers[name]
         held = [entry for entry in taker.taken if not entry.gone and not entry.available]
         if held and isinstance(queue, Queue):
             queue.settle(held[which % len(held)], taker, outcome)
 
     def wait(self, seconds: float) -> None:
         self.clock.now += seconds
-        self.router.expire()
-        self.router.flush()
+        self.vhost.expire()
+        self.vhost.flush()
 
     # Links that can be resumed, transactions, and branches
 
@@ -335,13 +335,13 @@ class AnyWorld:
     def wire(self) -> Wire:
         """A client, from when it is needed."""
         if self._wire is None:
-            self._wire = Wire(self.router)
+            self._wire = Wire(self.vhost)
             self.control = controller(self._wire)
         return self._wire
 
     def attach(self, name: str) -> None:
         """Have a link hold two messages, which are still its own after a crash."""
-        if name not in self.receivers and name in self.router.nodes:
+        if name not in self.receivers and name in self.vhost.nodes:
             source = Source(name, expiry_policy="never")
             self.receivers[name] = self.wire.receive_from(source, name=f"from {name}", credit=2)
 
@@ -349,7 +349,7 @@ class AnyWorld:
         if not self.open:
             self.wire.turn()
             self.open.append(self.control.declare())
-        if name not in self.senders and name in self.router.nodes:
+        if name not in self.senders and name in self.vhost.nodes:
             self.senders[name] = self.wire.send_to(name)
         sender = self.senders.get(name)
         if sender is not None and sender.attached and sender.credit > 0:
@@ -371,12 +371,12 @@ class AnyWorld:
     def prepare(self) -> None:
         if self.open:
             branch = (1, b"%d" % next(self._numbers), b"")
-            self.router.prepared.prepare("u", branch, self.wire.peer.transactions[self.open.pop()])
+            self.vhost.prepared.prepare("u", branch, self.wire.peer.transactions[self.open.pop()])
 
     def complete(self, commit: bool) -> None:
-        for branch in self.router.prepared.of("u")[:1]:
-            self.router.prepared.complete("u", branch, commit=commit)
-            self.router.flush()
+        for branch in self.vhost.prepared.of("u")[:1]:
+            self.vhost.prepared.complete("u", branch, commit=commit)
+            self.vhost.flush()
 
     # Commits and crashes
 
@@ -390,7 +390,7 @@ class AnyWorld:
         file = self.store.file
         holders = {row.message for row in file.deliveries()} | {row.message for row in file.work()}
         # Dead letters that may go nowhere, or in a circle.
-        queues = (each for each in self.router.nodes.values() if isinstance(each, Queue))
+        queues = (each for each in self.vhost.nodes.values() if isinstance(each, Queue))
         astray = {_number(each) for each in queues if each.dead_letter_to not in (None, ("amq.fanout", None))}
         self.may_end = set()
         for row in file.messages():

@@ -28,11 +28,11 @@ FAULT = ValueError("what nobody thought of")
 
 def rich(life: Life) -> None:
     """Make a store with a row in each table."""
-    router, topology = life.router, life.router.topology
-    queue = router.declare_queue("q", QueueDeclaration(arguments={"x-max-length": 100}))
-    router.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream"}))
+    vhost, topology = life.vhost, life.vhost.topology
+    queue = vhost.declare_queue("q", QueueDeclaration(arguments={"x-max-length": 100}))
+    vhost.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream"}))
     topology.bind(topology.declare("e", "topic", durable=True), queue, "a.*", {"n": 1})
-    wire = Wire(router)
+    wire = Wire(vhost)
     wire.receive_from(Source("topic.t", durable="configuration", expiry_policy="never"), name="subscription")
     life.put("by a link", "by a branch", "third")
     wire.receive_from(Source("q", expiry_policy="never"), name="work", credit=1)
@@ -41,13 +41,13 @@ def rich(life: Life) -> None:
     sender.send(payload)
     wire.server.receive_data(wire.client.data_to_send())  # and the answer is lost
     wire.peer.handle(wire.server.events())
-    router.nodes["topic.t"].put(QueuedMessage.read(payload, 0, life.clock.now, life.wall))
-    router.nodes["s"].put(QueuedMessage.read(payload, 0, life.clock.now, life.wall))
+    vhost.nodes["topic.t"].put(QueuedMessage.read(payload, 0, life.clock.now, life.wall))
+    vhost.nodes["s"].put(QueuedMessage.read(payload, 0, life.clock.now, life.wall))
     (held,) = life.give(Taker(1))
     posted = QueuedMessage.read(payload, 0, life.clock.now, life.wall)
     queue.reserve(posted)
     work = Work([(queue, posted)], [(queue, held, ACCEPTED)])
-    assert router.prepared.prepare("u", BRANCH, Prepared(work))  # type: ignore[arg-type]
+    assert vhost.prepared.prepare("u", BRANCH, Prepared(work))  # type: ignore[arg-type]
     life.store.commit()
 
 
@@ -64,7 +64,7 @@ def damaged(begin: Begin, tmp_path: Path, *statements: str) -> Life:
 
 
 def found(life: Life) -> list[QuarantinedMessage]:
-    return list(life.router.quarantine)
+    return list(life.vhost.quarantine)
 
 
 def tables(life: Life) -> set[str]:
@@ -205,7 +205,7 @@ def test_messages_of_what_is_gone(begin: Begin, tmp_path: Path, where: str) -> N
     messages = [each for each in found(life) if each.node == name]
     bodies = [Message.decode(each.payload).body for each in messages]
     assert bodies == (["by a link", "by a branch", "third"] if where == "nodes" else ["in a topic"])
-    quarantine = life.router.quarantine
+    quarantine = life.vhost.quarantine
     with pytest.raises(ValueError, match="no longer exists"):
         quarantine.release(messages[0].number)
     quarantine.release(messages[0].number, to="rescued")
@@ -225,7 +225,7 @@ def test_a_row_can_be_read(begin: Begin, tmp_path: Path) -> None:
     assert isinstance(body, dict)
     assert (body["exchange"], body["destination"], body["key"]) == ("e", "gone", "a.*")
     assert body["arguments"] == encode({"n": 1})
-    life.router.quarantine.release(row.number, to="looked at")
+    life.vhost.quarantine.release(row.number, to="looked at")
     assert crash(begin, life).bodies("looked at") == [body]
 
 
@@ -244,12 +244,12 @@ def test_set_aside_while_it_ran(begin: Begin) -> None:
     (message,) = found(life)
     assert Message.decode(message.payload).body == "bad"
     assert (message.node, message.reason) == ("q", "ValueError: what nobody thought of")
-    life.router.quarantine.release(message.number)
+    life.vhost.quarantine.release(message.number)
     life = crash(begin, life)
     assert (found(life), life.bodies()) == ([], ["good", "bad"])
     life.queue().set_aside(life.queue()._waiting.available()[0], FAULT)
     life = crash(begin, life)
-    life.router.quarantine.drop(found(life)[0].number)
+    life.vhost.quarantine.drop(found(life)[0].number)
     life = crash(begin, life)
     assert (found(life), life.bodies()) == ([], ["bad"])
 
@@ -261,7 +261,7 @@ def test_what_a_store_brought_is_not_pushed_out(begin: Begin) -> None:
     life.put("kept")
     life.queue().set_aside(life.queue()._waiting.available()[0], FAULT)
     life = crash(begin, life)
-    quarantine = life.router.quarantine
+    quarantine = life.vhost.quarantine
     for _ in range(10_010):
         quarantine.set_aside("q", b"", 0, FAULT)
     assert len(quarantine) == 10_001
@@ -274,7 +274,7 @@ def test_far_away(begin: Begin, tmp_path: Path) -> None:
     taker = Taker(1)
     life.give(taker)
     assert Message.decode(taker.payloads[0]).body == "third"
-    life.router.expire()
+    life.vhost.expire()
     crash(begin, life)
 
 

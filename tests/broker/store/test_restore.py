@@ -26,7 +26,7 @@ UNREADABLE = b"\x00\x53\x74\xff"
 def declare(life: Life, name: str = "q", **arguments: Any) -> Queue:
     """A queue with these arguments, underscores for dashes."""
     named = {name.replace("_", "-"): value for name, value in arguments.items()}
-    return life.router.declare_queue(name, QueueDeclaration(arguments=named))
+    return life.vhost.declare_queue(name, QueueDeclaration(arguments=named))
 
 
 def crash(begin: Begin, life: Life, **settings: object) -> Life:
@@ -40,8 +40,8 @@ def test_full_and_held(begin: Begin, overflow: str) -> None:
     """A full queue beside messages that a consumer held: all of them are back, none is a dead letter."""
     life = begin()
     declare(life, x_max_length=2, x_overflow=overflow, x_dead_letter_exchange="amq.fanout")
-    dead = life.router.declare("dead", "queue")
-    life.router.topology.bind(life.router.topology.find("amq.fanout"), dead, "")
+    dead = life.vhost.declare("dead", "queue")
+    life.vhost.topology.bind(life.vhost.topology.find("amq.fanout"), dead, "")
     life.put(1, 2)
     life.give(Taker(2))
     life.put(3, 4)
@@ -78,7 +78,7 @@ def test_oldest_is_dropped(begin: Begin) -> None:
     life.give(Taker(2))
     life.put(3, 4)
     life = crash(begin, life)
-    life.router.flush()
+    life.vhost.flush()
     assert life.bodies() == [3, 4]
 
 
@@ -92,10 +92,10 @@ def test_prepared_for_a_full_queue(begin: Begin) -> None:
     entry = QueuedMessage.read(Message("comes", durable=True).encode(), 0, life.clock.now, life.wall)
     queue.reserve(entry)
     queue.settle(held, taker, RELEASED)
-    life.router.prepared.prepare("u", BRANCH, Prepared(Work([(queue, entry)], [])))  # type: ignore[arg-type]
+    life.vhost.prepared.prepare("u", BRANCH, Prepared(Work([(queue, entry)], [])))  # type: ignore[arg-type]
     life = crash(begin, life)
     assert life.queue().reserved == 1
-    assert life.router.prepared.complete("u", BRANCH, commit=True) is True
+    assert life.vhost.prepared.complete("u", BRANCH, commit=True) is True
     assert life.queue().reserved == 0
     assert crash(begin, life).bodies() == ["was held", "comes"]
 
@@ -122,19 +122,19 @@ def test_last_attempt_of_the_unreadable(begin: Begin, clock: Clock, resumable: b
     """One whose last attempt the crash ended, which its exchange for dead letters cannot read, keeps nobody waiting."""
     life = begin()
     queue = declare(life, x_delivery_limit=0, x_dead_letter_exchange="amq.headers")
-    topology = life.router.topology
-    topology.bind(topology.find("amq.headers"), life.router.declare("dead", "queue"), "", {"x-match": "any", "a": 1})
+    topology = life.vhost.topology
+    topology.bind(topology.find("amq.headers"), life.vhost.declare("dead", "queue"), "", {"x-match": "any", "a": 1})
     entry = QueuedMessage(UNREADABLE)
     entry.durable = True
     queue.put(entry)
     life.put("next")
     if resumable:
-        Wire(life.router).receive_from(Source("q", expiry_policy="connection-close", timeout=1), name="link", credit=1)
+        Wire(life.vhost).receive_from(Source("q", expiry_policy="connection-close", timeout=1), name="link", credit=1)
     else:
         life.give(Taker(1))
     life = crash(begin, life)
     clock.now += 2
-    life.router.expire()
+    life.vhost.expire()
     taker = Taker(2)
     life.give(taker)
     assert [Message.decode(each).body for each in taker.payloads] == ["next"]
@@ -158,7 +158,7 @@ def test_why_it_was_rejected(begin: Begin) -> None:
     error = Error(Symbol("shop:closed"), "come back later")
     taker = Taker(1)
     life.give(taker)
-    queue_of(life.router, "q").settle(taker.taken[0], taker, Rejected(error))
+    queue_of(life.vhost, "q").settle(taker.taken[0], taker, Rejected(error))
     for each in (life, crash(begin, life)):
-        (entry,) = queue_of(each.router, "dead-letter")._waiting.available()
+        (entry,) = queue_of(each.vhost, "dead-letter")._waiting.available()
         assert why_rejected(entry.outgoing(0.0)) == error

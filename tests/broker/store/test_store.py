@@ -1,4 +1,4 @@
-"""What a router's store has when the broker begins again, and when; its end is that of the process: nothing is said."""
+"""What a virtual host's store has when the broker begins again, and when. It ends as a process does: without notice."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.errors import StoreError
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 from amqp10.types import Symbol
@@ -49,11 +49,11 @@ def test_only_what_is_committed(begin: Begin) -> None:
 def test_nodes_come_back(begin: Begin) -> None:
     """Queues and topics are there again, as what they were; temporary ones are not."""
     life = begin()
-    life.router.declare("t", "topic")
-    life.router.declare("topic.q", "queue")
-    life.router.temporary()
+    life.vhost.declare("t", "topic")
+    life.vhost.declare("topic.q", "queue")
+    life.vhost.temporary()
     life.store.commit()
-    kinds = {name: type(node).__name__ for name, node in begin().router.nodes.items()}
+    kinds = {name: type(node).__name__ for name, node in begin().vhost.nodes.items()}
     assert kinds == {"t": "Topic", "topic.q": "Queue"}
 
 
@@ -63,24 +63,24 @@ def test_another_kind_was_declared(begin: Begin, tmp_path: Path, clock: Clock) -
     life.queue()
     life.store.commit()
     life.store.file.close()
-    router = Router(clock=clock, limits=Limits())
-    router.declare("q", "topic")
+    vhost = VirtualHostCore(clock=clock, limits=Limits())
+    vhost.declare("q", "topic")
     store = Store(str(tmp_path / "store"), clock)
     with pytest.raises(StoreError, match="'q' is not a queue"):
-        load(store, router)
+        load(store, vhost)
     store.file.close()
 
 
 def test_declared_before(begin: Begin, tmp_path: Path, clock: Clock) -> None:
     """What was declared before the store was opened is kept, too."""
     begin().store.file.close()
-    router = Router(clock=clock, limits=Limits())
-    router.declare("early", "queue")
+    vhost = VirtualHostCore(clock=clock, limits=Limits())
+    vhost.declare("early", "queue")
     store = Store(str(tmp_path / "store"), clock)
-    load(store, router)
+    load(store, vhost)
     store.commit()
     store.close()
-    assert list(begin().router.nodes) == ["early"]
+    assert list(begin().vhost.nodes) == ["early"]
 
 
 def test_accepted_are_gone(begin: Begin) -> None:
@@ -101,7 +101,7 @@ def test_in_and_out_writes_nothing(begin: Begin) -> None:
     life.queue().add_consumer(Taker(5, settles=True))
     life.queue().in_line(next(iter(life.queue().consumers.values())))
     life.put(1)
-    life.router.flush()
+    life.vhost.flush()
     life.store.commit()
     assert list(life.store.file.messages()) == []
 
@@ -191,7 +191,7 @@ def test_time_goes_on(begin: Begin, clock: Clock) -> None:
     life.store.commit()
     clock.now += 30
     life = begin()
-    life.router.expire()
+    life.vhost.expire()
     assert [(message.body, message.ttl) for message in life.messages()] == [
         ("long", timedelta(seconds=70)),
         ("always", None),
@@ -214,10 +214,10 @@ def test_deleted_queue(begin: Begin) -> None:
     life.put(1)
     life.store.commit()
     life.put(2)
-    life.router.delete(life.queue())
+    life.vhost.delete(life.queue())
     life.store.commit()
     life = begin()
-    assert life.router.nodes == {}
+    assert life.vhost.nodes == {}
     assert list(life.store.file.messages()) == []
 
 

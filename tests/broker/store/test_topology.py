@@ -12,10 +12,10 @@ import pytest
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
 from amqp10.broker._store.tables import StoreFile
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Message
 
 from ...kit.broker.queue_doubles import Clock
@@ -26,17 +26,17 @@ PAYLOAD = Message(b"x", durable=True).encode()
 
 def reached(life: Life, exchange: str, key: str = "") -> list[str]:
     """Where a message goes."""
-    topology = life.router.topology
+    topology = life.vhost.topology
     return sorted(node.name for node in topology.route(topology.find(exchange), key, PAYLOAD).nodes)
 
 
 def test_what_is_durable_survives(begin: Begin) -> None:
     """Durable queues with their terms, durable exchanges, bindings between what is durable; and nothing else."""
     life = begin()
-    router, topology = life.router, life.router.topology
-    kept = router.declare_queue("kept", QueueDeclaration(auto_delete=True, arguments={"x-max-length": 2}))
-    passing = router.declare_queue("passing", QueueDeclaration(durable=False))
-    mine = router.declare_queue("mine", QueueDeclaration(exclusive=True), owner=life)
+    vhost, topology = life.vhost, life.vhost.topology
+    kept = vhost.declare_queue("kept", QueueDeclaration(auto_delete=True, arguments={"x-max-length": 2}))
+    passing = vhost.declare_queue("passing", QueueDeclaration(durable=False))
+    mine = vhost.declare_queue("mine", QueueDeclaration(exclusive=True), owner=life)
     outer = topology.declare("outer", "topic", durable=True, arguments={"alternate-exchange": "amq.fanout"})
     inner = topology.declare("inner", "headers", durable=True, internal=True, auto_delete=True)
     other = topology.declare("other", "topic")
@@ -50,15 +50,15 @@ def test_what_is_durable_survives(begin: Begin) -> None:
     life.store.commit()
 
     life = begin()
-    topology = life.router.topology
+    topology = life.vhost.topology
     assert life.bodies("kept") == [0, 1]
     assert life.queue("kept").terms == QueueDeclaration(auto_delete=True, arguments={"x-max-length": 2})
     life.put(2, name="kept")
-    life.router.flush()
+    life.vhost.flush()
     assert life.bodies("kept") == [1, 2]
     assert set(topology.exchanges) >= {"outer", "inner"}
     assert "other" not in topology.exchanges
-    assert {"passing", "mine"}.isdisjoint(life.router.nodes)
+    assert {"passing", "mine"}.isdisjoint(life.vhost.nodes)
     assert reached(life, "outer", "a.b") == reached(life, "outer", "nothing") == ["kept"]
     found = topology.find("inner")
     assert (found.internal, found.auto_delete, found.kind) == (True, True, "headers")
@@ -68,8 +68,8 @@ def test_what_is_durable_survives(begin: Begin) -> None:
 def test_what_is_gone_stays_gone(begin: Begin) -> None:
     """Exchanges, bindings and queues that were deleted do not come back, nor do those that went with them."""
     life = begin()
-    router, topology = life.router, life.router.topology
-    queue = router.declare_queue("q", QueueDeclaration())
+    vhost, topology = life.vhost, life.vhost.topology
+    queue = vhost.declare_queue("q", QueueDeclaration())
     for name in ("one", "two"):
         topology.bind(topology.declare(name, "fanout", durable=True), queue, "")
     topology.bind(topology.find("one"), topology.find("two"), "")
@@ -80,14 +80,14 @@ def test_what_is_gone_stays_gone(begin: Begin) -> None:
     life.store.commit()
 
     life = begin()
-    assert "one" not in life.router.topology.exchanges
+    assert "one" not in life.vhost.topology.exchanges
     assert reached(life, "two") == ["q"]
     assert reached(life, "amq.direct", "k") == []
-    life.router.delete(life.router.nodes["q"])
+    life.vhost.delete(life.vhost.nodes["q"])
     life.store.commit()
 
     life = begin()
-    assert "q" not in life.router.nodes
+    assert "q" not in life.vhost.nodes
     assert reached(life, "two") == []
     assert list(life.store.file.bindings()) == []
     assert list(life.store.file.declarations()) == []
@@ -96,16 +96,16 @@ def test_what_is_gone_stays_gone(begin: Begin) -> None:
 def test_named_by_the_program_too(begin: Begin) -> None:
     """A queue that a peer declared stays as it was declared when the program names it as one to begin with."""
     life = begin()
-    life.router.declare_queue("q", QueueDeclaration(arguments={"x-max-length": 1}))
+    life.vhost.declare_queue("q", QueueDeclaration(arguments={"x-max-length": 1}))
     life.store.commit()
     path = life.store.path
     life.store.file.close()
-    router = type(life.router)(clock=life.clock, limits=life.router.limits)
-    router.declare("q", "queue")
+    vhost = type(life.vhost)(clock=life.clock, limits=life.vhost.limits)
+    vhost.declare("q", "queue")
     store = Store(path, life.clock, life.wall)
-    load(store, router, life.wall)
+    load(store, vhost, life.wall)
     with closing(store.file):
-        found = router.declare("q", "queue")
+        found = vhost.declare("q", "queue")
         assert found.terms == QueueDeclaration(arguments={"x-max-length": 1})  # type: ignore[attr-defined]
 
 
@@ -136,15 +136,15 @@ def test_bindings_that_the_program_adds(tmp_path: Path, clock: Clock, arguments:
     """A binding that the program names since the first run is there in the next, and in those without it."""
 
     def run(*bindings: tuple[str, str, str]) -> list[list[str]]:
-        router = Router(clock=clock, limits=Limits())
-        router.begin_with({"q": arguments or {}}, [], {"e": "direct"}, bindings)
+        vhost = VirtualHostCore(clock=clock, limits=Limits())
+        vhost.begin_with({"q": arguments or {}}, [], {"e": "direct"}, bindings)
         store = Store(str(tmp_path / "store"), clock)
-        load(store, router)
+        load(store, vhost)
         store.commit()
         store.file.close()
-        topology = router.topology
-        assert len(topology.bound_to(router.nodes["q"])) == len(set(bindings) | {("e", "a", "q")})
-        assert set(router.nodes) == {"q"}
+        topology = vhost.topology
+        assert len(topology.bound_to(vhost.nodes["q"])) == len(set(bindings) | {("e", "a", "q")})
+        assert set(vhost.nodes) == {"q"}
         ways = (topology.route(topology.find("e"), key, PAYLOAD).nodes for key in "ab")
         return [[node.name for node in nodes] for nodes in ways]
 
@@ -155,17 +155,17 @@ def test_bindings_that_the_program_adds(tmp_path: Path, clock: Clock, arguments:
 def test_bindings_to_a_queue_that_a_peer_declared(begin: Begin, tmp_path: Path, clock: Clock) -> None:
     """The same where a peer had declared the queue with arguments of its own: those stay, and the binding is there."""
     life = begin()
-    life.router.declare_queue("q", QueueDeclaration(arguments={"x-max-length": 2}))
+    life.vhost.declare_queue("q", QueueDeclaration(arguments={"x-max-length": 2}))
     life.put(1, name="q")
     life.store.commit()
     life.store.file.close()
-    router = Router(clock=clock, limits=Limits())
-    router.begin_with(["q"], [], {"e": "direct"}, [("e", "b", "q")])
+    vhost = VirtualHostCore(clock=clock, limits=Limits())
+    vhost.begin_with(["q"], [], {"e": "direct"}, [("e", "b", "q")])
     store = Store(str(tmp_path / "store"), clock)
-    load(store, router)
+    load(store, vhost)
     store.close()
-    (queue,) = router.topology.route(router.topology.find("e"), "b", PAYLOAD).nodes
+    (queue,) = vhost.topology.route(vhost.topology.find("e"), "b", PAYLOAD).nodes
     assert isinstance(queue, Queue)
-    assert queue is router.nodes["q"]
+    assert queue is vhost.nodes["q"]
     assert (queue.depth, queue.terms) == (1, QueueDeclaration(arguments={"x-max-length": 2}))
     assert reached(begin(), "e", "b") == ["q"]

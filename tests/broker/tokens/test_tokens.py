@@ -39,9 +39,9 @@ from amqp10 import (
 )
 from amqp10.amqp091 import Native
 from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
-from amqp10.broker._router import Router
 from amqp10.broker._tokens.grants import MAX_AUDIENCES, PeerTokens
 from amqp10.broker._tokens.rules import SasRight, TokenInvalid
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.rabbitmq import management
 from amqp10.sasl import Mssbcbs
 from amqp10.tokens import sas_signature
@@ -574,9 +574,9 @@ async def test_stream_of_another_host() -> None:
                     pytest.fail("of the other host only")
 
 
-def test_answers_nobody_takes(router: Router) -> None:
+def test_answers_nobody_takes(vhost: VirtualHostCore) -> None:
     """Requests are refused while a mebibyte of answers waits for credit; the links to the node count as others."""
-    wire = Wire(router, tokens=PeerTokens(rules(clock=lambda: NOW)))
+    wire = Wire(vhost, tokens=PeerTokens(rules(clock=lambda: NOW)))
     responses, requests = wire.receive_from("$cbs"), wire.send_to("$cbs")
     request = Message(AmqpValue("x.y.z"), message_id=b"i" * 400_000, application_properties={"operation": "x"}).encode()
     taken = []

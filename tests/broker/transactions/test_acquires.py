@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     SessionTerms,
 )
@@ -30,7 +30,7 @@ def test_acquire(wire: Wire, control: Controller) -> None:
     first, second = receiver.incoming
     assert first.remote_state == second.remote_state == TransactionalState(txn_id)
     control.retire(first, txn_id, settled=False)
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert queue.depth == 3
     assert control.discharge(txn_id) == ACCEPTED
     assert (queue.depth, queue.unsettled) == (2, 1)
@@ -57,7 +57,7 @@ def test_acquire_rolled_back(wire: Wire, control: Controller, mode: str, outcome
     assert len(receiver.incoming) == 2
     if outcome and mode == "unsettled":
         control.retire(receiver.incoming[1], txn_id)
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert (queue.depth, queue.unsettled) == (2, 2)
     control.discharge(txn_id, fail=True)
     assert (queue.depth, queue.unsettled, len(receiver.unsettled)) == (2, 0, 0)
@@ -73,7 +73,7 @@ def test_acquire_settled(wire: Wire, control: Controller) -> None:
     receiver = wire.receive_from("q", settle_mode="settled")
     txn_id = control.declare()
     control.acquire(receiver, 1, txn_id)
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert (queue.depth, queue.unsettled) == (2, 1)
     control.discharge(txn_id)
     assert (queue.depth, queue.unsettled) == (1, 0)
@@ -83,9 +83,9 @@ def test_acquire_settled(wire: Wire, control: Controller) -> None:
 
 
 @pytest.mark.spec("4.4.3", "a message that is sent in part when its transaction fails is aborted or completed before")
-def test_acquired_in_part(router: Router) -> None:
+def test_acquired_in_part(vhost: VirtualHostCore) -> None:
     """Where the window has no room for the rest of it, it is aborted, and there for others."""
-    wire = Wire(router, session=SessionTerms(incoming_window=4), max_frame_size=512)
+    wire = Wire(vhost, session=SessionTerms(incoming_window=4), max_frame_size=512)
     control = controller(wire)
     stock(wire, b"x" * 5000)
     receiver = wire.receive_from("q")
@@ -95,7 +95,7 @@ def test_acquired_in_part(router: Router) -> None:
     (delivery,) = receiver.incoming
     assert not delivery.stream.whole
     control.discharge(txn_id, fail=True)
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert (queue.depth, queue.unsettled) == (1, 0)
     while receiver.read(delivery) is not None:
         wire.turn()
@@ -136,7 +136,7 @@ def test_the_acquiring_link_ends(wire: Wire, control: Controller) -> None:
     control.retire(receiver.incoming[0], txn_id, settled=False)
     receiver.detach()
     wire.turn()
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert (queue.depth, queue.unsettled) == (2, 1)
     assert control.discharge(txn_id) == ACCEPTED
     assert (queue.depth, queue.unsettled) == (1, 0)

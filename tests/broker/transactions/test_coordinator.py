@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     LinkTerms,
     Session,
@@ -66,7 +66,7 @@ def test_sent_settled(wire: Wire, body: object) -> None:
     assert not control.link.attached
     assert ended(wire, control.link) is not None
     assert wire.peer.transactions == {}
-    assert queue_of(wire.router, "q").reserved == 0
+    assert queue_of(wire.vhost, "q").reserved == 0
 
 
 @pytest.mark.spec("4.5.2", "a global-id needs the capability of distributed transactions")
@@ -146,7 +146,7 @@ def test_the_control_link_ends(wire: Wire, control: Controller, how: str) -> Non
     txn_id = control.declare()
     control.post(sender, "never", txn_id)
     control.retire(receiver.incoming.popleft(), txn_id)
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert (queue.depth, queue.reserved) == (1, 1)
     if how == "detach":
         control.link.detach(closed=False)
@@ -175,7 +175,7 @@ def test_work_after_the_end(wire: Wire, control: Controller) -> None:
         assert isinstance(state, Rejected)
         assert state.error is not None
         assert state.error.condition == UNKNOWN
-    assert queue_of(wire.router, "q").depth == 0
+    assert queue_of(wire.vhost, "q").depth == 0
 
 
 @pytest.mark.spec("4.1", "work on any link of any session of the connection may be in one transaction")
@@ -196,14 +196,14 @@ def test_links_and_sessions(wire: Wire, control: Controller) -> None:
         control.post(sender, "y", other)
     control.retire(receiver.incoming.popleft(), txn_id)
     control.discharge(other, fail=True)
-    assert [queue_of(wire.router, name).depth for name in ("q", "out0", "out1")] == [1, 0, 0]
+    assert [queue_of(wire.vhost, name).depth for name in ("q", "out0", "out1")] == [1, 0, 0]
     assert control.discharge(txn_id) == ACCEPTED
-    assert [queue_of(wire.router, name).depth for name in ("q", "out0", "out1")] == [0, 1, 1]
+    assert [queue_of(wire.vhost, name).depth for name in ("q", "out0", "out1")] == [0, 1, 1]
 
 
-def test_a_transaction_is_its_connections(router: Router) -> None:
+def test_a_transaction_is_its_connections(vhost: VirtualHostCore) -> None:
     """No other connection can work in it."""
-    one, two = Wire(router), Wire(router)
+    one, two = Wire(vhost), Wire(vhost)
     first, second = controller(one), controller(two)
     txn_id = first.declare()
     assert isinstance(second.post(two.send_to("q"), "x", txn_id).remote_state, Rejected)

@@ -37,7 +37,7 @@ def test_retire(wire: Wire, control: Controller, settled: bool, outcome: Outcome
     delivery = receiver.incoming.popleft()
     txn_id = control.declare()
     control.retire(delivery, txn_id, outcome, settled=settled)
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert (queue.depth, queue.unsettled) == (1, 1)
     assert delivery.remote_settled is False
     assert control.discharge(txn_id) == ACCEPTED
@@ -59,7 +59,7 @@ def test_rolled_back_unsettled(wire: Wire, control: Controller, then: str) -> No
     txn_id = control.declare()
     control.retire(delivery, txn_id, settled=False)
     control.discharge(txn_id, fail=True)
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert (queue.depth, queue.unsettled) == (1, 1)
     assert bodies(receiver) == []
     if then == "plain":
@@ -97,7 +97,7 @@ def test_the_receivers_link_ends(wire: Wire, control: Controller, settled: bool,
     control.retire(receiver.incoming.popleft(), txn_id, settled=settled)
     receiver.detach()
     wire.turn()
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert queue.depth == 1
     control.discharge(txn_id, fail=fail)
     assert (queue.depth, queue.unsettled) == (1 if fail else 0, 0)
@@ -132,7 +132,7 @@ def test_outcome_elsewhere(wire: Wire, control: Controller, how: str, acquired: 
     assert error is not None
     assert error.condition == ROLLBACK
     assert wire.peer.transactions == {}
-    assert queue_of(wire.router, "q").depth == 1
+    assert queue_of(wire.vhost, "q").depth == 1
 
 
 def test_named_again(wire: Wire, control: Controller) -> None:
@@ -156,6 +156,6 @@ def test_outcome_of_no_transaction(wire: Wire, control: Controller, settled: boo
     error = ended(wire, receiver)
     assert error is not None
     assert error.condition == UNKNOWN
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert (queue.depth, queue.unsettled) == (1, 0)
     assert control.declare()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
     DtxCommit,
@@ -44,9 +44,9 @@ ONE, TWO = Xid(1, b"one", b""), Xid(1, b"two", b"")
 class Client(Served):
     """With a session, and a queue "q"."""
 
-    def __init__(self, router: Router) -> None:
-        super().__init__("0-10", router)
-        router.declare("q", "queue")
+    def __init__(self, vhost: VirtualHostCore) -> None:
+        super().__init__("0-10", vhost)
+        vhost.declare("q", "queue")
         controls: list[tuple[int, Any]] = [
             (0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US")),
             (0, ConnectionTuneOk(256, 65_535, 0)),
@@ -62,7 +62,7 @@ class Client(Served):
         """All of it in one go; how many messages are in the queue then."""
         self.take(b"".join(map(octets, commands)))
         assert len(self.engine.sessions) == 1  # type: ignore[attr-defined]
-        return queue_of(self.router, "q").depth
+        return queue_of(self.vhost, "q").depth
 
     def consumes(self) -> list[Command]:
         """Three messages; what accepts each."""
@@ -82,31 +82,31 @@ def octets(command: Command) -> bytes:
 
 
 @pytest.mark.parametrize("accept_mode", [0, 1])
-def test_sent(router: Router, accept_mode: int) -> None:
+def test_sent(vhost: VirtualHostCore, accept_mode: int) -> None:
     """Messages, whether their outcomes are wanted or not."""
-    client = Client(router)
+    client = Client(vhost)
     send = MessageTransfer("", accept_mode, 0)
     assert client.says(TxSelect(), send, TxCommit(), send, TxRollback(), send, send, TxCommit()) == 3
     assert client.peer.transactions.keys() == {client.engine.sessions[1].transaction}  # type: ignore[attr-defined]
 
 
-def test_accepted(router: Router) -> None:
+def test_accepted(vhost: VirtualHostCore) -> None:
     """Outcomes."""
-    client = Client(router)
+    client = Client(vhost)
     first, second, third = client.consumes()
     assert client.says(TxSelect(), first, TxCommit(), second, TxCommit(), third, TxRollback()) == 1
 
 
-def test_accepted_and_prepared(router: Router) -> None:
+def test_accepted_and_prepared(vhost: VirtualHostCore) -> None:
     """Outcomes that were named before a branch is prepared are part of it."""
-    client = Client(router)
+    client = Client(vhost)
     first, second, _ = client.consumes()
     assert client.says(DtxSelect(), DtxStart(ONE), first, DtxEnd(ONE), DtxPrepare(ONE), DtxCommit(ONE)) == 2
     assert client.says(DtxStart(TWO), second, DtxEnd(TWO), DtxPrepare(TWO), DtxRollback(TWO)) == 2
 
 
-def test_branches(router: Router) -> None:
+def test_branches(vhost: VirtualHostCore) -> None:
     """The same with branches of distributed transactions."""
-    client, send = Client(router), MessageTransfer("", 1, 0)
+    client, send = Client(vhost), MessageTransfer("", 1, 0)
     one, two = ((DtxStart(xid), send, DtxEnd(xid), DtxCommit(xid, one_phase=True)) for xid in (ONE, TWO))
     assert client.says(DtxSelect(), *one, *two) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     LinkTerms,
     OutcomesReceived,
@@ -62,7 +62,7 @@ def test_provisional_outcome(wire: Wire, control: Controller) -> None:
         assert refused.remote_state.outcome.error is not None
         assert refused.remote_state.outcome.error.condition == condition
     assert control.discharge(txn_id) == ACCEPTED
-    assert queue_of(wire.router, "q").depth == 1
+    assert queue_of(wire.vhost, "q").depth == 1
 
 
 @pytest.mark.spec("4.4.1", "the outcomes of messages are told before the discharge is accepted")
@@ -104,7 +104,7 @@ def test_partial_post(wire: Wire, control: Controller, fail: bool) -> None:
     sender.send_more(delivery, payload[500:])
     wire.turn()
     assert isinstance(delivery.remote_state, Rejected)
-    assert queue_of(wire.router, "q").depth == 0
+    assert queue_of(wire.vhost, "q").depth == 0
 
 
 @pytest.mark.spec("4.4.4.1", "a message that is sent settled and cannot be processed prevents the commit")
@@ -120,11 +120,11 @@ def test_settled_post_that_cannot_be(wire: Wire, control: Controller) -> None:
     assert state.error is not None
     assert state.error.condition == ROLLBACK
     assert "decode-error" in (state.error.description or "")
-    assert queue_of(wire.router, "q").depth == 0
+    assert queue_of(wire.vhost, "q").depth == 0
     txn_id = control.declare()
     control.post(sender, "good", txn_id, settled=True)
     assert control.discharge(txn_id) == ACCEPTED
-    assert queue_of(wire.router, "q").depth == 1
+    assert queue_of(wire.vhost, "q").depth == 1
 
 
 @pytest.mark.spec("4.4.4.1", "a message that is sent settled and that no queue takes prevents the commit")
@@ -140,7 +140,7 @@ def test_settled_post_that_no_queue_takes(wire: Wire, control: Controller) -> No
     assert state.error is not None
     assert state.error.condition == ROLLBACK
     assert "no queue takes" in (state.error.description or "")
-    assert queue_of(wire.router, "q").depth == 0
+    assert queue_of(wire.vhost, "q").depth == 0
 
 
 def test_settled_post_of_no_transaction(wire: Wire, control: Controller) -> None:
@@ -159,13 +159,13 @@ def test_the_queue_is_deleted(wire: Wire, control: Controller) -> None:
     txn_id = control.declare()
     control.post(first, "a", txn_id)
     control.post(second, "b", txn_id)
-    wire.router.delete(queue_of(wire.router, "q"))
+    wire.vhost.delete(queue_of(wire.vhost, "q"))
     wire.turn()
     state = control.discharge(txn_id)
     assert isinstance(state, Rejected)
     assert state.error is not None
     assert state.error.condition == ROLLBACK
-    assert queue_of(wire.router, "other").depth == 0
+    assert queue_of(wire.vhost, "other").depth == 0
 
 
 def test_the_senders_link_ends(wire: Wire, control: Controller) -> None:
@@ -176,13 +176,13 @@ def test_the_senders_link_ends(wire: Wire, control: Controller) -> None:
     sender.detach()
     wire.turn()
     assert control.discharge(txn_id) == ACCEPTED
-    assert queue_of(wire.router, "q").depth == 1
+    assert queue_of(wire.vhost, "q").depth == 1
 
 
 @pytest.mark.parametrize("address", ["q", "topic.t"])
 def test_room_is_reserved(clock: Clock, address: str) -> None:
     """What open transactions hold counts as held; a commit drops nothing, a rollback gives the room back."""
-    wire = Wire(Router(clock=clock, limits=Limits(messages=10, credit=5)))
+    wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=10, credit=5)))
     control = controller(wire)
     receiver = wire.receive_from(address)
     sender = wire.send_to(address)
@@ -210,7 +210,7 @@ def test_room_is_reserved(clock: Clock, address: str) -> None:
 def test_given_back_meanwhile(wire: Wire, control: Controller, prepared: bool) -> None:
     """A consumer gives a message back to a queue that refuses more than one: it holds both after the commit."""
     terms = QueueDeclaration(arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
-    queue = wire.router.declare_queue("full", terms)
+    queue = wire.vhost.declare_queue("full", terms)
     full, other = wire.send_to("full"), wire.send_to("other")
     full.send(Message("first").encode())
     wire.turn()
@@ -221,12 +221,12 @@ def test_given_back_meanwhile(wire: Wire, control: Controller, prepared: bool) -
     receiver.settle(receiver.incoming.popleft(), RELEASED)
     wire.turn()
     if prepared:
-        branch, prepared_branches = (1, b"global", b"branch"), wire.router.prepared
+        branch, prepared_branches = (1, b"global", b"branch"), wire.vhost.prepared
         assert prepared_branches.prepare(None, branch, wire.peer.transactions[txn_id])
         assert prepared_branches.complete(None, branch, commit=True) is True
     else:
         assert control.discharge(txn_id) == ACCEPTED
-    assert (queue.depth, queue.reserved, queue_of(wire.router, "other").depth) == (2, 0, 1)
+    assert (queue.depth, queue.reserved, queue_of(wire.vhost, "other").depth) == (2, 0, 1)
 
 
 @pytest.mark.parametrize("prepared", [False, True])
@@ -242,7 +242,7 @@ def test_a_commit_is_whole(
         control.post(sender, "posted", txn_id)
     for delivery in list(receiver.incoming):
         control.retire(delivery, txn_id)
-    queue, bad = queue_of(wire.router, "q"), queue_of(wire.router, "bad")
+    queue, bad = queue_of(wire.vhost, "q"), queue_of(wire.vhost, "bad")
 
     def fails(*_: object) -> None:
         raise ValueError("what nobody thought of")
@@ -251,14 +251,14 @@ def test_a_commit_is_whole(
     monkeypatch.setattr(queue, "settle", lambda *arguments: next(times)(*arguments))
     monkeypatch.setattr(bad, "insert", fails)
     if prepared:
-        branch, prepared_branches = (1, b"global", b"branch"), wire.router.prepared
+        branch, prepared_branches = (1, b"global", b"branch"), wire.vhost.prepared
         assert prepared_branches.prepare(None, branch, wire.peer.transactions[txn_id])
         assert prepared_branches.complete(None, branch, commit=True) is True
     else:
         assert control.discharge(txn_id) == ACCEPTED
-    nodes = [queue_of(wire.router, name) for name in ("one", "bad", "two")]
+    nodes = [queue_of(wire.vhost, name) for name in ("one", "bad", "two")]
     assert [(each.depth, each.reserved) for each in nodes] == [(1, 0), (0, 0), (1, 0)]
-    (aside,) = wire.router.quarantine
+    (aside,) = wire.vhost.quarantine
     assert (aside.node, Message.decode(aside.payload).body) == ("bad", "posted")
     assert (queue.depth, queue.dequeued) == (1, 1)
     assert "one part of it failed, the others are done" in caplog.text

@@ -36,7 +36,7 @@ def test_second_phase(wire: Wire, commit: bool) -> None:
     assert branches.complete(None, BRANCH, commit=commit) is None
     assert branches.complete("u", BRANCH, commit=commit) is True
     assert branches.complete("u", BRANCH, commit=commit) is None
-    assert queue_of(wire.router, "q").depth == commit
+    assert queue_of(wire.vhost, "q").depth == commit
 
 
 @pytest.mark.parametrize("why", ["failed", "twice", "too many"])
@@ -49,9 +49,9 @@ def test_cannot_be_prepared(wire: Wire, monkeypatch: pytest.MonkeyPatch, why: st
         assert branches.prepare("u", BRANCH, posted(wire, control))
     transaction = posted(wire, control)
     if why == "failed":
-        wire.router.delete(queue_of(wire.router, "q"))
+        wire.vhost.delete(queue_of(wire.vhost, "q"))
     name = BRANCH if why == "twice" else (1, b"another", b"")
     assert not branches.prepare("u", name, transaction)
     assert branches.of("u") == (() if why == "failed" else (BRANCH,))
     if why != "failed":
-        assert queue_of(wire.router, "q").reserved == 1
+        assert queue_of(wire.vhost, "q").reserved == 1

@@ -8,7 +8,7 @@ import pytest
 
 from amqp10.broker import Broker
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.errors import TransactionRolledBack
 from amqp10.messaging import ACCEPTED, Declare, Rejected, TransactionalState
 
@@ -20,15 +20,15 @@ TIMEOUT = "amqp:transaction:timeout"
 
 
 @pytest.fixture
-def router(clock: Clock) -> Router:
-    """A router whose transactions have 60 seconds."""
-    return Router(clock=clock, limits=Limits(), transaction_timeout=60)
+def vhost(clock: Clock) -> VirtualHostCore:
+    """A vhost whose transactions have 60 seconds."""
+    return VirtualHostCore(clock=clock, limits=Limits(), transaction_timeout=60)
 
 
 @pytest.fixture
-def wire(router: Router) -> Wire:
+def wire(vhost: VirtualHostCore) -> Wire:
     """A client of it."""
-    return Wire(router)
+    return Wire(vhost)
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def control(wire: Wire) -> Controller:
 def passes(wire: Wire, clock: Clock, seconds: float) -> float | None:
     """Let time pass; when the broker is to look again."""
     clock.now += seconds
-    deadline = wire.router.expire()
-    wire.router.flush()
+    deadline = wire.vhost.expire()
+    wire.vhost.flush()
     wire.turn()
     return deadline
 
@@ -60,9 +60,9 @@ def test_too_long(wire: Wire, control: Controller, clock: Clock) -> None:
     control.retire(receiver.incoming.popleft(), txn_id)
     control.post(sender, "never", txn_id)
     assert passes(wire, clock, 59) == clock.now + 1
-    assert queue_of(wire.router, "q").reserved > 0
+    assert queue_of(wire.vhost, "q").reserved > 0
     assert passes(wire, clock, 1) is None
-    assert queue_of(wire.router, "q").reserved == 0
+    assert queue_of(wire.vhost, "q").reserved == 0
     receiver.flow(1)
     wire.turn()
     assert bodies(receiver) == ["old"]
@@ -98,7 +98,7 @@ def test_work_comes_too_late(wire: Wire, control: Controller, clock: Clock) -> N
     assert isinstance(posted.remote_state, Rejected)
     control.retire(receiver.incoming.popleft(), txn_id)
     assert ended(wire, receiver) is not None
-    assert queue_of(wire.router, "q").depth == 1
+    assert queue_of(wire.vhost, "q").depth == 1
 
 
 def test_each_has_its_own_time(wire: Wire, control: Controller, clock: Clock) -> None:
@@ -119,7 +119,7 @@ def test_each_has_its_own_time(wire: Wire, control: Controller, clock: Clock) ->
 def test_a_limit_of_its_own(wire: Wire, control: Controller, clock: Clock) -> None:
     """One may have less time than the others, or less than that, or none of its own again."""
     short, shorter, freed, other = (control.declare() for _ in range(4))
-    limits = wire.router.transactions
+    limits = wire.vhost.transactions
     for txn_id, seconds in ((short, 20), (shorter, 30), (freed, 10), (shorter, 5), (freed, 0)):
         limits.limit(wire.peer.transactions[txn_id], seconds)
     assert passes(wire, clock, 5) == clock.now + 15
@@ -153,8 +153,8 @@ async def test_a_client_that_waits_too_long() -> None:
                     await sender.send("result", transaction=transaction)
                     delivery.accept(transaction=transaction)
                     await sender.send("of the transaction, too", transaction=transaction)  # the accept came before it
-                    broker._router.transactions.expire(math.inf)
-                    broker._router.flush()
+                    broker._vhost.transactions.expire(math.inf)
+                    broker._vhost.flush()
                     again = await receiver.receive()
             assert raised.value.condition == TIMEOUT
             assert (again.message.body, again.message.delivery_count) == ("task", 1)

@@ -16,8 +16,8 @@ from amqp10.amqp091 import Native
 from amqp10.broker import Broker, Permissions, User, read_users
 from amqp10.broker._errors import Refused
 from amqp10.broker._management.requests import Requests
-from amqp10.broker._router import Router
 from amqp10.broker._users.users import EVERYTHING, Rights, rights_of
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     Bind,
     DeclareExchange,
@@ -306,26 +306,26 @@ def _all_but(missing: tuple[str, str], action: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize(("request_", "needed"), ASKED, ids=lambda value: type(value).__name__)
-def test_requests(router: Router, request_: Request[Any], needed: set[tuple[str, str]]) -> None:
+def test_requests(vhost: VirtualHostCore, request_: Request[Any], needed: set[tuple[str, str]]) -> None:
     """Each request needs what RabbitMQ asks for; without any part of that it is refused, and nothing was done."""
     for name in ("q",):
-        router.declare(name, "queue")
-    router.topology.declare("e")
-    router.topology.declare("x")
-    requests = Requests(router, object())
+        vhost.declare(name, "queue")
+    vhost.topology.declare("e")
+    vhost.topology.declare("x")
+    requests = Requests(vhost, object())
     for missing in needed:
         requests.rights = Rights("ann", "/", partial(_all_but, missing))
-        before = set(router.nodes), set(router.topology.exchanges)
+        before = set(vhost.nodes), set(vhost.topology.exchanges)
         with pytest.raises(Refused, match=f"{missing[0]} access to '{missing[1]}'"):
             requests.do(request_)
-        assert (set(router.nodes), set(router.topology.exchanges)) == before
+        assert (set(vhost.nodes), set(vhost.topology.exchanges)) == before
     requests.rights = Rights("ann", "/", lambda action, name: (action, name) in needed)
     requests.do(request_)
 
 
-def test_generated_names(router: Router) -> None:
+def test_generated_names(vhost: VirtualHostCore) -> None:
     """A queue that the broker names is configured by that name; one for replies needs no permission."""
-    requests = Requests(router, object())
+    requests = Requests(vhost, object())
     requests.rights = Rights("ann", "/", Permissions(configure=r"^amq\.gen-").allows)
     assert requests.do(DeclareQueue()).name.startswith("amq.gen-")
     requests.rights = Rights("ann", "/", Permissions().allows)

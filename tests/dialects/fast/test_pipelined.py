@@ -48,7 +48,7 @@ def commit(tag: int) -> bytes:
 
 def depth(served: HostileClient) -> int:
     """Messages in the queue."""
-    return queue_of(served.router, "q").depth
+    return queue_of(served.vhost, "q").depth
 
 
 def test_commits() -> None:

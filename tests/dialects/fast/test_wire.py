@@ -169,7 +169,7 @@ def test_unreliable() -> None:
     raw.producer()
     raw.said("handle-send", message(), handle_id=1)
     assert len(raw.consumer(unreliable=True)) == 1
-    assert raw.served.router.resolve("q").depth == 0  # type: ignore[attr-defined]
+    assert raw.served.vhost.resolve("q").depth == 0  # type: ignore[attr-defined]
 
 
 def test_selector() -> None:
@@ -195,7 +195,7 @@ def test_query_and_browse() -> None:
     assert (name, fields, content[-1:]) == ("handle-notify", {"handle-id": 2, "message-nbr": 2}, b"2")
     ((name, fields),) = raw.said("handle-browse", handle_id=2, confirm_tag=3, message_nbr=8)
     assert (name, fields["reply-code"], fields["confirm-tag"]) == ("handle-reply", 310, 3)
-    assert raw.served.router.resolve("q").depth == 3  # type: ignore[attr-defined]
+    assert raw.served.vhost.resolve("q").depth == 3  # type: ignore[attr-defined]
 
 
 def test_transactions() -> None:
@@ -233,9 +233,9 @@ def test_temporary() -> None:
     )
     assert (created[0], reply) == ("handle-created", done(3, 1))
     name = created[1]["dest-name"]
-    assert name in raw.served.router.nodes
+    assert name in raw.served.vhost.nodes
     raw.said("channel-close", channel_id=1, reply_code=200)
-    assert name not in raw.served.router.nodes
+    assert name not in raw.served.vhost.nodes
 
 
 def test_closing() -> None:

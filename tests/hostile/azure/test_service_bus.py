@@ -16,8 +16,8 @@ from amqp10.broker._limits import BrokerLimits
 from amqp10.broker._queues.duplicates import remembered
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._requests.answers import MAX_OCTETS
-from amqp10.broker._router import Router
 from amqp10.broker._users.users import Rights
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.broker.azure import AzureConfig, CorrelationFilter, Rule, SqlFilter, SubscriptionConfig, TopicConfig
 from amqp10.broker.azure._links import NamespaceLinks
 from amqp10.broker.azure._messages import BATCH_FORMAT, MAX_ADDED_PROPERTIES, MAX_IN_BATCH
@@ -174,9 +174,9 @@ class TestSchedule:
     def test_memory(self) -> None:
         """While senders are stopped, requests bring nothing in."""
         bus = Bus()
-        bus.router.block("test", "stopped")
+        bus.vhost.block("test", "stopped")
         assert status(self.ask(bus, Message(b"x"))) == 403
-        bus.router.block("test", None)
+        bus.vhost.block("test", None)
         assert status(self.ask(bus, Message(b"x"))) == 200
 
     def test_user_id(self) -> None:
@@ -359,9 +359,9 @@ class TestTopics:
             ],
             duplicate_window=60.0,
         )
-        router = Router(clock=lambda: 0.0, limits=Limits())
-        namespace = Namespace(AzureConfig(["orders"], [topic], clock=lambda: NOON), router)
-        return lambda: Wire(router, service=partial(NamespaceLinks, namespace, 1_000_000))
+        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        namespace = Namespace(AzureConfig(["orders"], [topic], clock=lambda: NOON), vhost)
+        return lambda: Wire(vhost, service=partial(NamespaceLinks, namespace, 1_000_000))
 
     @pytest.mark.parametrize("in_transactions", [False, True])
     def test_any_message(self, caplog: pytest.LogCaptureFixture, in_transactions: bool) -> None:

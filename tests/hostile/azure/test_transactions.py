@@ -260,7 +260,7 @@ class TestTransactions:
         first, second, token = bus.declare(), bus.declare(), bus.locked()
         assert bus.schedule(first, b"x") == 2
         assert bus.settle(second, token)[0] == 200
-        bus.router.delete(bus.orders)
+        bus.vhost.delete(bus.orders)
         assert bus.discharge(first) == "amqp:transaction:rollback"
         assert bus.discharge(second) == self.LOST
 

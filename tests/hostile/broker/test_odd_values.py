@@ -15,8 +15,8 @@ import pytest
 
 from amqp10.broker import SasRule, TokenRules
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
 from amqp10.broker._tokens.grants import PeerTokens
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import ConnectionEnded, LinkTerms, ReceiverLink, SenderLink
 from amqp10.errors import AmqpError
 from amqp10.messaging import ACCEPTED, AmqpValue, Error, Message, Modified, Rejected, Source, Target
@@ -60,8 +60,8 @@ class Peer:
         else:
             tokens = PeerTokens(TokenRules([SasRule("policy", KEY)]))
             tokens.put("sb://ns/", SasKey("policy", KEY).sign("sb://ns/", int(time.time()) + 900).value)
-            router = Router(clock=lambda: 0.0, limits=Limits())
-            self._wire = Wire(router, tokens=tokens if number % 4 else None)
+            vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+            self._wire = Wire(vhost, tokens=tokens if number % 4 else None)
         paired = {Symbol("paired"): True}
         me, node = Source("$me"), Source("/management")
         self._answers = self._wire.receive_from(node, name="pair", credit=10_000, properties=paired)
@@ -154,7 +154,7 @@ def test_any_value() -> None:
 
 def test_annotations_under_keys_of_any_type() -> None:
     """A peer whose modified outcome has a key that is neither symbol nor ulong is closed; the message waits again."""
-    wire = Wire(Router(clock=lambda: 0.0, limits=Limits()))
+    wire = Wire(VirtualHostCore(clock=lambda: 0.0, limits=Limits()))
     wire.send_to("q").send(Message(b"m").encode())
     link = wire.receive_from("q", credit=1)
     wire.turn()
@@ -166,5 +166,5 @@ def test_annotations_under_keys_of_any_type() -> None:
     wire.turn()
     ended = [event.error for event in wire.events if isinstance(event, ConnectionEnded)]
     assert [getattr(error, "condition", None) for error in ended] == ["amqp:decode-error"]
-    queue = queue_of(wire.router, "q")
+    queue = queue_of(wire.vhost, "q")
     assert (queue.depth, queue.unsettled) == (1, 0)

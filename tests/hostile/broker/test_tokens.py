@@ -30,9 +30,9 @@ from amqp10 import (
 from amqp10.amqp091 import Native
 from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
 from amqp10.broker._serving.memory import memory_streams
 from amqp10.broker._tokens.grants import PeerTokens
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import ConnectionTerms
 from amqp10.messaging import Data
 from amqp10.net import StreamFacts
@@ -65,8 +65,8 @@ class Putting(Wire):
     """A peer of a broker that takes tokens, and its links to `$cbs`."""
 
     def __init__(self) -> None:
-        router = Router(clock=lambda: 0.0, limits=Limits())
-        super().__init__(router, tokens=PeerTokens(TokenRules([SasRule("policy", KEY)], [JwtKey(SECRET)])))
+        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        super().__init__(vhost, tokens=PeerTokens(TokenRules([SasRule("policy", KEY)], [JwtKey(SECRET)])))
         self.answers = self.receive_from("$cbs", credit=10_000)
         self.requests = self.send_to("$cbs")
         self.token = SasKey("policy", KEY).sign(AUDIENCE, int(time.time()) + 600).value

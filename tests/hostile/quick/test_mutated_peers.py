@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     Bind,
     ConnectionTerms,
@@ -36,9 +36,9 @@ OFFERED = ConnectionTerms("broker", offered_capabilities=("amqp10_on_demand",))
 CHANGES = ("flip", "set", "cut", "insert", "double")
 
 
-def make_router() -> Router:
-    """A router of its own."""
-    return Router(clock=Clock(), limits=Limits())
+def make_vhost() -> VirtualHostCore:
+    """A vhost of its own."""
+    return VirtualHostCore(clock=Clock(), limits=Limits())
 
 
 class Client:
@@ -47,7 +47,7 @@ class Client:
     def __init__(self, name: str) -> None:
         spoken = dialect(name)
         self.engine: Engine = spoken.client(ConnectionTerms("client", hostname="host"), (Anonymous(),), True)
-        self.served = Served(name, make_router(), offered=OFFERED)
+        self.served = Served(name, make_vhost(), offered=OFFERED)
         self.said: list[bytes] = []
         self.engine.start()
         self.engine.open()
@@ -122,7 +122,7 @@ def octets_of(name: str) -> tuple[bytes, ...]:
 @pytest.mark.parametrize("name", sorted(dialect_names()))
 def test_unchanged(name: str) -> None:
     """The octets as they are: they lead where they led, so the changed ones lead into all that follows, too."""
-    served = Served(name, make_router(), offered=OFFERED)
+    served = Served(name, make_vhost(), offered=OFFERED)
     written = [served.take(data) for data in octets_of(name)]
     assert len(octets_of(name)) >= 8
     assert sum(map(len, written)) > 100
@@ -139,7 +139,7 @@ def test_changed(name: str) -> None:
         for _ in range(dice.choice((1, 1, 1, 3))):
             place = dice.randrange(len(writes))
             writes[place] = _changed(writes[place], dice)
-        served = Served(name, make_router(), offered=OFFERED)
+        served = Served(name, make_vhost(), offered=OFFERED)
         for data in writes:
             served.take(data)
         served.engine.receive_eof()

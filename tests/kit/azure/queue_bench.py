@@ -6,7 +6,7 @@ from uuid import UUID
 
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.broker.azure._config import AzureConfig, QueueConfig
 from amqp10.broker.azure._namespace import Namespace
 from amqp10.broker.azure._service_bus.entity import Entity
@@ -62,8 +62,8 @@ class Bench:
 
     def __init__(self, config: QueueConfig) -> None:
         self.clock = Clock()
-        self.router = Router(clock=lambda: self.clock.now - NOON, limits=Limits())
-        namespace = Namespace(AzureConfig([config], clock=self.clock), self.router)
+        self.vhost = VirtualHostCore(clock=lambda: self.clock.now - NOON, limits=Limits())
+        namespace = Namespace(AzureConfig([config], clock=self.clock), self.vhost)
         queue, dead = namespace.find(config.name), namespace.find(f"{config.name}/$DeadLetterQueue")
         assert queue is not None
         assert dead is not None
@@ -71,8 +71,8 @@ class Bench:
 
     def send(self, message: Message, message_format: int = 0) -> None:
         """Put a message into the queue as a producer does."""
-        self.queue.take(QueuedMessage.read(message.encode(), message_format, self.router.clock()))
-        self.router.flush()
+        self.queue.take(QueuedMessage.read(message.encode(), message_format, self.vhost.clock()))
+        self.vhost.flush()
 
     def take(self, credit: int = 1, *, entity: Entity | None = None, locks: bool = True) -> list[tuple[UUID, Message]]:
         """Receive what is there, and go."""
@@ -80,7 +80,7 @@ class Bench:
         taker = Taker(credit, locks=locks)
         entity.add_receiver(taker)
         entity.in_line(taker)
-        self.router.flush()
+        self.vhost.flush()
         entity.remove_receiver(taker)
         return [(token or UUID(int=0), message) for token, message in taker.taken]
 
@@ -92,5 +92,5 @@ class Bench:
     def pass_time(self, seconds: float) -> None:
         """Let time pass, as the broker's own task does."""
         self.clock.now += seconds
-        self.router.expire()
-        self.router.flush()
+        self.vhost.expire()
+        self.vhost.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     ConnectionTerms,
     Event,
@@ -49,9 +49,9 @@ SETTINGS = 32
 class Line(Served):
     """One connection: a client engine, the broker's side, and the octets under way."""
 
-    def __init__(self, router: Router, setting: Setting, name: str) -> None:
+    def __init__(self, vhost: VirtualHostCore, setting: Setting, name: str) -> None:
         size, session = setting.frame_size, SessionTerms(incoming_window=setting.window)
-        super().__init__("1.0", router, offered=ConnectionTerms("broker", max_frame_size=size), session=session)
+        super().__init__("1.0", vhost, offered=ConnectionTerms("broker", max_frame_size=size), session=session)
         self.server = self.engine
         self.client = dialect("1.0").client(ConnectionTerms(name, max_frame_size=size), None, True)
         self.there, self.back = bytearray(), bytearray()

@@ -1,8 +1,8 @@
 """A producer and a consumer of one queue whose connections break at any octet, and what each of them may believe.
 
-Both are client engines with an owner that does what an application would; the broker is its own `Peer` and `Router`.
-Octets cross when the test says, and a connection that is lost loses those that have not. Nothing here knows how links
-are resumed: it counts messages.
+Both are client engines with an owner that does what an application would; the broker is its own `Peer` and
+`VirtualHostCore`. Octets cross when the test says, and a connection that is lost loses those that have not. Nothing
+here knows how links are resumed: it counts messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     ConnectionEnded,
     DeliveriesUnresumed,
@@ -59,7 +59,7 @@ class End(ABC):
     def connect(self) -> None:
         """Connect anew and resume."""
         if self.line is None:
-            self.line = Line(self.life.router, self.life.setting, self.name)
+            self.line = Line(self.life.vhost, self.life.setting, self.name)
             self.attach()
 
     @abstractmethod
@@ -321,8 +321,8 @@ class Life:
 
     def __post_init__(self) -> None:
         self.clock = Clock()
-        self.router = Router(clock=self.clock, limits=Limits(credit=40))
-        queue = self.router.resolve("q")
+        self.vhost = VirtualHostCore(clock=self.clock, limits=Limits(credit=40))
+        queue = self.vhost.resolve("q")
         assert isinstance(queue, Queue)
         self.queue = queue
         put, take_run = queue.put, queue.take_run
@@ -372,10 +372,10 @@ class Life:
     def wait(self, long: bool) -> None:
         """Time passes; too much of it, for what is away."""
         self.clock.now += TIMEOUT + 1 if long else TIMEOUT / 3
-        before = len(self.router.links._all)
-        self.router.expire()
-        self.router.flush()
-        self.expired = self.expired or len(self.router.links._all) < before
+        before = len(self.vhost.links._all)
+        self.vhost.expire()
+        self.vhost.flush()
+        self.expired = self.expired or len(self.vhost.links._all) < before
 
     def rest(self) -> None:
         """Everybody connects, and says all that is to be said."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from amqp10.broker._peer import Peer, PeerTerms
-from amqp10.broker._router import Router
 from amqp10.broker._services import LinkService
 from amqp10.broker._serving.peer_connection import PeerConnection
 from amqp10.broker._serving.transport import PeerTransport
 from amqp10.broker._tokens.grants import PeerTokens
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import ConnectionTerms, SessionTerms, dialect
 from amqp10.messaging import Error
 from amqp10.sasl import Authenticator
@@ -28,22 +28,22 @@ class Served(PeerTransport):
     def __init__(
         self,
         name: str,
-        router: Router,
+        vhost: VirtualHostCore,
         *,
         offered: ConnectionTerms | None = None,
         session: SessionTerms | None = None,
         max_message_size: int = 1_000_000,
-        virtual_hosts: Mapping[str, Router] | None = None,
+        virtual_hosts: Mapping[str, VirtualHostCore] | None = None,
         service: Callable[[Peer], LinkService] | None = None,
         tokens: PeerTokens | None = None,
     ) -> None:
         offered = offered or ConnectionTerms("broker")
-        self.router = router
+        self.vhost = vhost
         self.engine = dialect(name).server(offered, Authenticator(None, anonymous=True))
         terms = PeerTerms(
             offered, session or SessionTerms(), max_message_size, virtual_hosts=virtual_hosts, service=service
         )
-        self.peer = PeerConnection(self.engine, router, terms, self, tokens)
+        self.peer = PeerConnection(self.engine, vhost, terms, self, tokens)
         self.over = False
         self.engine.start()
 

@@ -1,4 +1,4 @@
-"""A router with a store, which may crash and begin again."""
+"""A vhost with a store, which may crash and begin again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Message
 
 from .queue_doubles import Clock, Taker
@@ -20,14 +20,14 @@ DAY = 1_000_000_000.0
 
 
 class Life:
-    """A router with a store, from begin to crash."""
+    """A vhost with a store, from begin to crash."""
 
     def __init__(self, path: Path, clock: Clock, **settings: object) -> None:
         self.clock = clock
-        self.router = Router(clock=clock, limits=Limits(), **settings)  # type: ignore[arg-type]
+        self.vhost = VirtualHostCore(clock=clock, limits=Limits(), **settings)  # type: ignore[arg-type]
         self.store = Store(str(path), clock, self.wall)
         try:
-            load(self.store, self.router, self.wall)
+            load(self.store, self.vhost, self.wall)
         except BaseException:
             self.store.file.close()  # which Python 3.13 warns of
             raise
@@ -36,7 +36,7 @@ class Life:
         return DAY + self.clock.now
 
     def queue(self, name: str = "q") -> Queue:
-        node = self.router.declare(name, "queue")
+        node = self.vhost.declare(name, "queue")
         assert isinstance(node, Queue)
         return node
 
@@ -51,7 +51,7 @@ class Life:
         if taker.key not in queue.consumers:
             queue.add_consumer(taker)
         queue.in_line(taker)
-        self.router.flush()
+        self.vhost.flush()
         return taker.taken
 
     def bodies(self, name: str = "q") -> list[object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     ConnectionTerms,
     Event,
@@ -33,7 +33,7 @@ class Wire(Served):
 
     def __init__(
         self,
-        router: Router,
+        vhost: VirtualHostCore,
         name: str = "1.0",
         *,
         admit: bool = True,
@@ -41,7 +41,7 @@ class Wire(Served):
         max_frame_size: int = 131_072,
         **served: Any,
     ) -> None:
-        super().__init__(name, router, **served)
+        super().__init__(name, vhost, **served)
         self.server = self.engine
         self.client = dialect(name).client(ConnectionTerms("client", max_frame_size=max_frame_size), None, True)
         self.events: list[Event] = []
@@ -101,9 +101,9 @@ class Wire(Served):
         return ended.error
 
 
-def queue_of(router: Router, name: str) -> Queue:
+def queue_of(vhost: VirtualHostCore, name: str) -> Queue:
     """That queue."""
-    queue = router.nodes[name]
+    queue = vhost.nodes[name]
     assert isinstance(queue, Queue)
     return queue
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_9.wire.frames import FrameReader
 from amqp10.dialects.v0_9.wire.framing import METHOD
 from amqp10.dialects.v0_9.wire.method_table import Method
@@ -26,29 +26,29 @@ from ..broker.served import Served
 from ..dialects.v0_10.raw_peer import Raw
 
 
-def new_router() -> Router:
+def new_vhost() -> VirtualHostCore:
     """A broker's inside, with nothing in it."""
-    return Router(clock=lambda: 0.0, limits=Limits())
+    return VirtualHostCore(clock=lambda: 0.0, limits=Limits())
 
 
-def hosts_of(names: Sequence[str] | None) -> dict[str, Router] | None:
+def hosts_of(names: Sequence[str] | None) -> dict[str, VirtualHostCore] | None:
     """A broker's inside for each virtual host."""
-    return None if names is None else {each: new_router() for each in names}
+    return None if names is None else {each: new_vhost() for each in names}
 
 
 class Client010(Raw):
     """Commands of 0-10, on channel 1, and what the broker says of them.
 
     Args:
-        router: the broker's.
+        vhost: the broker's.
         opens: it asks for a virtual host, and attaches a session.
         virtual_hosts: those that are there; None for one by whatever name.
     """
 
     def __init__(
-        self, router: Router | None = None, *, opens: bool = True, virtual_hosts: Sequence[str] | None = None
+        self, vhost: VirtualHostCore | None = None, *, opens: bool = True, virtual_hosts: Sequence[str] | None = None
     ) -> None:
-        self.served = Served("0-10", router or new_router(), virtual_hosts=hosts_of(virtual_hosts))
+        self.served = Served("0-10", vhost or new_vhost(), virtual_hosts=hosts_of(virtual_hosts))
         super().__init__(self.served.engine)
         self.put(PROTOCOL_HEADER)
         self.say(StartOk({}, "ANONYMOUS", b"", "en_US"), 0)
@@ -80,7 +80,7 @@ class Client09:
     """Methods of 0-9-1, or of one of its kin, on channel 1, and what the broker says to them.
 
     Args:
-        router: the broker's.
+        vhost: the broker's.
         variant: the dialect, by its name.
         heartbeat: seconds between heartbeats.
         opens: it opens the channel.
@@ -95,7 +95,7 @@ class Client09:
 
     def __init__(
         self,
-        router: Router | None = None,
+        vhost: VirtualHostCore | None = None,
         *,
         name: str = "0-9-1",
         variant: Variant = V0_9_1,
@@ -107,7 +107,7 @@ class Client09:
         **properties: Any,
     ) -> None:
         self.variant = variant
-        self.served = Served(name, router or new_router(), virtual_hosts=hosts_of(virtual_hosts))
+        self.served = Served(name, vhost or new_vhost(), virtual_hosts=hosts_of(virtual_hosts))
         self.engine = self.served.engine
         self.messages: list[tuple[bytes, bytes]] = []
         self._properties = b""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...messaging import Error
     from .._peer import Peer
     from .._queues.node import Node
-    from .._router import Router
+    from .._virtual_host_core import VirtualHostCore
 
 MAX_ALLOWED: Final = 1000
 """The most addresses that a link remembers as allowed, because the sender chooses them."""
@@ -57,10 +57,10 @@ class Destination(Producer):
     by_message = False
     annotates = False
 
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router) -> None:
+    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore) -> None:
         self._peer = peer
         self._link = link
-        self._router = router
+        self._vhost = vhost
         self._rights = peer.rights
 
     def move_to(self, peer: Peer) -> None:
@@ -108,8 +108,8 @@ class Destination(Producer):
 class NodeDestination(Destination):
     """One node for all messages."""
 
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node) -> None:
-        super().__init__(peer, link, router)
+    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore, node: Node) -> None:
+        super().__init__(peer, link, vhost)
         self.only = self._node = node
         self._route = Route((node,), None, "")
 
@@ -151,8 +151,8 @@ class NodeDestination(Destination):
 class QueueDestination(NodeDestination):
     """A queue by its address in RabbitMQ's form, whose messages may have further routing keys."""
 
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node) -> None:
-        super().__init__(peer, link, router, node)
+    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore, node: Node) -> None:
+        super().__init__(peer, link, vhost, node)
         self.only = None
 
     def route(self, delivery: IncomingDelivery) -> Route:
@@ -161,8 +161,8 @@ class QueueDestination(NodeDestination):
         if not keys:
             return self._route
         for key in keys:
-            self._rights.check("write", self._router.name_by(key))
-        more = (node for key in keys for node in self._router.ways(None, key, payload))
+            self._rights.check("write", self._vhost.name_by(key))
+        more = (node for key in keys for node in self._vhost.ways(None, key, payload))
         return self._route._replace(nodes=tuple(dict.fromkeys([self._node, *more])))
 
 
@@ -175,8 +175,8 @@ class AnyDestination(Destination):
 
     by_message = True
 
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router) -> None:
-        super().__init__(peer, link, router)
+    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore) -> None:
+        super().__init__(peer, link, vhost)
         self._shares: dict[Node, int] = {}
         self._reached: set[Node] = set()  # in this pass
         self._allowed: set[str] = set()  # addresses that the sender may write to, if its rights are limited
@@ -211,11 +211,11 @@ class AnyDestination(Destination):
         if isinstance(delivery, RoutedDelivery):
             if self._rights.limited:
                 self._check_all(delivery)
-            route = self._router.route(delivery.address, payload, on_demand=False)
+            route = self._vhost.route(delivery.address, payload, on_demand=False)
             if type(delivery) is RoutedDelivery:
                 return route
             if isinstance(delivery, CopiedDelivery):
-                copies = [self._router.route(each, payload, on_demand=False).nodes for each in delivery.also]
+                copies = [self._vhost.route(each, payload, on_demand=False).nodes for each in delivery.also]
                 nodes = dict.fromkeys([*route.nodes, *(node for nodes in copies for node in nodes)])
                 route = Route(tuple(nodes), route.exchange, route.key)
             elif isinstance(delivery, ImmediateDelivery) and not all(node.awaited for node in route.nodes):
@@ -224,13 +224,13 @@ class AnyDestination(Destination):
         address = self._address_of(payload)
         if self._rights.limited:
             self._check(address)
-        route = self._router.route(address, payload, on_demand=self._on_demand, rights=self._rights)
+        route = self._vhost.route(address, payload, on_demand=self._on_demand, rights=self._rights)
         keys = further_keys(payload)
         if keys:
             if route.exchange is None or not route.exchange.name:
                 for key in keys:
-                    self._rights.check("write", self._router.name_by(key))
-            more = (node for key in keys for node in self._router.ways(route.exchange, key, payload))
+                    self._rights.check("write", self._vhost.name_by(key))
+            more = (node for key in keys for node in self._vhost.ways(route.exchange, key, payload))
             route = Route(tuple(dict.fromkeys([*route.nodes, *more])), route.exchange, route.key)
         return route
 
@@ -258,9 +258,9 @@ class AnyDestination(Destination):
         else:
             key = split_address(address)[0]
             if self._on_demand:  # it is an address, and not a key of the default exchange
-                key = self._router.name_of(key)
-            name = self._router.name_by(key)
-            node = self._router.nodes.get(name)
+                key = self._vhost.name_of(key)
+            name = self._vhost.name_by(key)
+            node = self._vhost.nodes.get(name)
             if node is None or not node.for_replies:
                 self._rights.check("write", name)
             if prefixed(key) is not None:
@@ -301,7 +301,7 @@ class AnyDestination(Destination):
         link = self._link
         if not link.attached:
             return
-        window = self._router.limits.credit
+        window = self._vhost.limits.credit
         share = min(min(self._shares.values(), default=window), self.room)
         if link.credit > share or link.credit <= share // 2 < share:
             link.flow(share)
@@ -313,8 +313,8 @@ class ExchangeDestination(AnyDestination):
 
     by_message = False
 
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, address: str) -> None:
-        super().__init__(peer, link, router)
+    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore, address: str) -> None:
+        super().__init__(peer, link, vhost)
         self._address = address
 
     def _address_of(self, payload: bytes) -> str:

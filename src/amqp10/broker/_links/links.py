@@ -36,7 +36,7 @@ from .._queues.stream_offsets import place_in
 from .._queues.topic import Topic
 from .._retained.links import Direction, LinkKey, ResumableLink, is_resumable
 from .._retained.subscriptions import DetachKind, Lifetime, RetainedSubscription
-from .._router import Router
+from .._virtual_host_core import VirtualHostCore
 from .attach import ConsumerRequest
 from .consumer import ConsumerLink, GetConsumerLink
 from .coordinator import CoordinatorLink
@@ -61,16 +61,16 @@ class PeerLinks:
         service: serves other links; None: there are no others.
     """
 
-    def __init__(self, peer: Peer, router: Router, terms: PeerTerms) -> None:
+    def __init__(self, peer: Peer, vhost: VirtualHostCore, terms: PeerTerms) -> None:
         self.consumers: dict[SenderLink, ConsumerLink] = {}
         self.producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
         self.owned: dict[Link, Node] = {}
-        management = Management(router, peer, terms.connection.container_id)
+        management = Management(vhost, peer, terms.connection.container_id)
         self.pairs = LinkPairs(peer, management, terms.max_message_size)
-        self.service = terms.service(peer) if terms.service is not None and router.name_space is not None else None
+        self.service = terms.service(peer) if terms.service is not None and vhost.name_space is not None else None
         self.cbs = CbsLinks(peer, terms.max_message_size, self.service)
         self._peer = peer
-        self._router = router
+        self._vhost = vhost
         self._uses: dict[Link, tuple[Action, str]] = {}  # the action that a link was allowed, and the name of its node
         self._max_message_size = terms.max_message_size
         self._lasting: dict[Link, RetainedSubscription] = {}  # subscriptions that may outlive their links
@@ -93,7 +93,7 @@ class PeerLinks:
         if link.terms is not None or link.remote is None:
             return  # it ended before it was answered
         try:
-            limits = self._router.peers
+            limits = self._vhost.peers
             check_name("a link's name", link.name, limits.name)
             check_count("links of one connection", self._count, limits.links)
             self._weigh_link(link, link.remote)
@@ -165,7 +165,7 @@ class PeerLinks:
             Refused: the sessions and links of the connection, or of its user, declare too many.
         """
         octets = len(encode(said))
-        most, account = self._router.peers.link_octets, self._peer.maker.account
+        most, account = self._vhost.peers.link_octets, self._peer.maker.account
         what = "octets of what the sessions and links of one connection say of themselves"
         check_count(what, self._all_octets + octets - 1, most)
         if account is not None:
@@ -181,7 +181,7 @@ class PeerLinks:
             self._peer.maker.account.said -= octets
 
     def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
-        source, key, subscriptions = remote.source, None, self._router.subscriptions
+        source, key, subscriptions = remote.source, None, self._vhost.subscriptions
         if source is None:
             # The peer only knows the name: it attaches the subscription kept under it, mostly to end it (§2.6.3).
             kept = subscriptions.find(self._peer.owner, link.name, remote.desired_capabilities)
@@ -207,11 +207,11 @@ class PeerLinks:
             if isinstance(node, Topic):
                 existing = subscriptions.standing(key, node, asked.filters) if key is not None else None
                 if existing is None:
-                    self._router.make_room(node.name)  # for a subscription
+                    self._vhost.make_room(node.name)  # for a subscription
             resumed = self._resumed(before, existing, remote)
             lifetime = subscriptions.lifetime(source) if key is not None else kept_by[1] if kept_by else None
             resumable = kept_by is not None and kept_by[0].connection is None
-            durable = self._router.durability(source, subscription=key is not None, resumable=resumable)
+            durable = self._vhost.durability(source, subscription=key is not None, resumable=resumable)
             link.attach(
                 asked.answer(remote, lifetime, durable), resuming=resumed.deliveries if resumed is not None else None
             )
@@ -255,7 +255,7 @@ class PeerLinks:
     def _kept_by(self, link: Link, terminus: Source | Target, direction: Direction) -> tuple[LinkKey, Lifetime] | None:
         """Return the key of a resumable link and how long it is kept; None: the link ends when it is detached."""
         if is_resumable(terminus):
-            return LinkKey(self._peer.owner, link.name, direction), self._router.subscriptions.lifetime(terminus)
+            return LinkKey(self._peer.owner, link.name, direction), self._vhost.subscriptions.lifetime(terminus)
         if terminus.expiry_policy == "link-detach" or "resume" not in self._peer.engine.capabilities:
             return None
         return LinkKey(self._peer.owner, link.name, direction, self._peer), Lifetime("session-end")
@@ -267,9 +267,9 @@ class PeerLinks:
             Refused: a newer connection has the link: this attach is a late one of a lost connection.
         """
         newest = link.remote is not None and link.remote.properties.get(NEWEST_CONNECTION)
-        if newest and self._router.links.is_late(key, self._peer.number):
+        if newest and self._vhost.links.is_late(key, self._peer.number):
             raise Refused("amqp:link:stolen", f"a newer connection has taken over the link {link.name!r}")
-        return self._router.links.claim(key)
+        return self._vhost.links.claim(key)
 
     def _resumed(self, before: ResumableLink | None, node: Node | None, remote: LinkTerms) -> ResumableLink | None:
         """Return what was kept of the link if the attach resumes it; otherwise None.
@@ -301,7 +301,7 @@ class PeerLinks:
             self.owned[link], before.owned = before.owned, None
         kept.lifetime, kept.attached_by = lifetime, self._peer.number
         kept.steal = lambda: self._stolen(link)
-        self._router.links.begin(kept, before)
+        self._vhost.links.begin(kept, before)
         self._kept[link] = kept
         if resumed is not None:
             # The outcomes in the two unsettled maps are handled in this pass.
@@ -329,15 +329,15 @@ class PeerLinks:
         exchange = None if target.dynamic or address is None else exchange_in(address)
         if exchange is not None:
             self._peer.rights.check("write", exchange.exchange)
-            self._router.topology.find(exchange.exchange, publishing=True)
+            self._vhost.topology.find(exchange.exchange, publishing=True)
             node = None
         else:
             node = self._node_of(link, target)
             if self.service is not None and (onward := self.service.destination(link)) is not None:
                 rights = self._peer.rights
-                node = self._router.resolve(onward, (), on_demand=False, receiving=False, rights=rights, action="write")
+                node = self._vhost.resolve(onward, (), on_demand=False, receiving=False, rights=rights, action="write")
         before, lifetime = None, None
-        durable = self._router.durability(target, subscription=False, resumable=is_resumable(target))
+        durable = self._vhost.durability(target, subscription=False, resumable=is_resumable(target))
         kept_by = self._kept_by(link, target, "in")
         if kept_by is not None:
             lifetime = kept_by[1]
@@ -361,13 +361,13 @@ class PeerLinks:
             self._delete_owned(link)
             raise
         if exchange is not None and address is not None:
-            destination: Destination = ExchangeDestination(self._peer, link, self._router, address)
+            destination: Destination = ExchangeDestination(self._peer, link, self._vhost, address)
         elif node is None:
-            destination = AnyDestination(self._peer, link, self._router)
+            destination = AnyDestination(self._peer, link, self._vhost)
         else:
             kind = QueueDestination if address is not None and address.startswith(QUEUES) else NodeDestination
-            destination = kind(self._peer, link, self._router, node)
-        producer = ProducerLink(self._peer, link, self._router, destination)
+            destination = kind(self._peer, link, self._vhost, node)
+        producer = ProducerLink(self._peer, link, self._vhost, destination)
         self.producers[link] = link.owner = producer
         if exchange is not None:
             self._uses[link] = "write", exchange.exchange
@@ -389,7 +389,7 @@ class PeerLinks:
         if isinstance(terminus, Source) and place_in(terminus.filter) is not None:
             on_demand = False  # the filter means a stream, which must be declared
         receiving = isinstance(terminus, Source)
-        return self._router.resolve(
+        return self._vhost.resolve(
             address,
             terminus.capabilities,
             on_demand=on_demand,
@@ -411,7 +411,7 @@ class PeerLinks:
         before = self._claim(link, kept_by[0]) if kept_by is not None else None
         if before is not None and before.owned is not None and not before.owned.deleted:
             return before.owned
-        node = self.owned[link] = self._router.temporary(terminus.capabilities, self._peer, self._peer.rights)
+        node = self.owned[link] = self._vhost.temporary(terminus.capabilities, self._peer, self._peer.rights)
         return node
 
     def acquire(self, deliveries: Iterable[OutgoingDelivery]) -> tuple[OutgoingDelivery, ...]:
@@ -511,7 +511,7 @@ class PeerLinks:
                 self._suspend(kept, producer.suspended() if kept is not None else [], _nothing, link, how)
         lasting = self._lasting.pop(link, None)
         if lasting is not None:
-            self._router.subscriptions.leave(lasting, link, how, link.session, self._peer)
+            self._vhost.subscriptions.leave(lasting, link, how, link.session, self._peer)
         self._delete_owned(link)
 
     def _suspend(
@@ -525,7 +525,7 @@ class PeerLinks:
         if kept is None:
             return
         if how == "closed":
-            self._router.links.end(kept)
+            self._vhost.links.end(kept)
         else:
 
             def end(deliveries: list[Any]) -> None:
@@ -533,14 +533,14 @@ class PeerLinks:
                 requeue(deliveries)
                 if kept.owned is not None:
                     node, kept.owned = kept.owned, None
-                    self._router.delete(node)
+                    self._vhost.delete(node)
 
-            self._router.links.suspend(kept, deliveries, end, link.session, self._peer)
+            self._vhost.links.suspend(kept, deliveries, end, link.session, self._peer)
 
     def _delete_owned(self, link: Link) -> None:
         node = self.owned.pop(link, None)
         if node is not None:
-            self._router.delete(node)
+            self._vhost.delete(node)
 
 
 def _nothing(deliveries: list[Any]) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .._peer import Peer
     from .._queues.node import Node
     from .._retained.links import LinkJournal, ResumableLink
-    from .._router import Router
     from .._transactions.local import LocalTransaction
+    from .._virtual_host_core import VirtualHostCore
     from .destinations import Destination
 
 
@@ -42,16 +42,16 @@ class ProducerLink(LinkOwner):
         kept: the kept state of the link, if it is resumable.
     """
 
-    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, destination: Destination) -> None:
+    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore, destination: Destination) -> None:
         self._peer = peer
         self._link = link
         self._origin = peer.number  # does not change: no-local filters identify the connection by it
-        self._router = router
+        self._vhost = vhost
         self.destination = destination
         source = link.remote.source if link.remote is not None else None
         self._may_reject = allows(source, Rejected)  # otherwise a refusal ends the link
         self._may_release = allows(source, Released)
-        self._checks_user = router.check_user_id and not peer.rights.impersonator
+        self._checks_user = vhost.check_user_id and not peer.rights.impersonator
         self.kept: ResumableLink | None = None
         self._journal: LinkJournal | None = None
         link.lazy = True
@@ -59,7 +59,7 @@ class ProducerLink(LinkOwner):
     def make_resumable(self, kept: ResumableLink) -> None:
         """Make the link resumable."""
         self.kept = kept
-        self._journal = self._router.links.journal if kept.key.connection is None else None
+        self._journal = self._vhost.links.journal if kept.key.connection is None else None
 
     def move_to(self, peer: Peer) -> None:
         """Move to another connection."""
@@ -70,7 +70,7 @@ class ProducerLink(LinkOwner):
 
     def on_deliveries(self) -> None:
         account = self._peer.maker.account
-        if self._router.exhausted:
+        if self._vhost.exhausted:
             self._refuse_all("the broker has no memory left")
         elif account is not None and account.exhausted:
             self._refuse_all(account.reason)
@@ -104,8 +104,8 @@ class ProducerLink(LinkOwner):
 
         benchmarks/real_brokers.py, "through"
         """
-        store, account = self._router.store, self._peer.maker.account
-        entries = QueuedMessage.read_run(run, self._origin, account, self._router.clock())
+        store, account = self._vhost.store, self._peer.maker.account
+        entries = QueuedMessage.read_run(run, self._origin, account, self._vhost.clock())
         if store is not None and node.journal is not None:
             octets = sum([entry.size for entry in entries if entry.durable])
             if octets and not store.fits(octets):
@@ -117,8 +117,8 @@ class ProducerLink(LinkOwner):
 
     def _take_each(self) -> None:
         """Route the messages in `incoming` one by one."""
-        now, origin, account = self._router.clock(), self._origin, self._peer.maker.account
-        destination, incoming, store = self.destination, self._link.incoming, self._router.store
+        now, origin, account = self._vhost.clock(), self._origin, self._peer.maker.account
+        destination, incoming, store = self.destination, self._link.incoming, self._vhost.store
         keeps = destination.only is not None and destination.only.keeps_annotations
         while incoming:
             delivery = incoming.popleft()
@@ -194,7 +194,7 @@ class ProducerLink(LinkOwner):
         A sender to an exchange accepts that; for any other see `_reject`.
         """
         if isinstance(delivery, RoutedDelivery):
-            self._router.unroutable += 1
+            self._vhost.unroutable += 1
         else:
             self._reject(delivery, *_UNROUTABLE)
 
@@ -211,7 +211,7 @@ class ProducerLink(LinkOwner):
         elif posted:
             self._settle(delivery, ACCEPTED, posted[0][1].durable)
         elif delivery.local_settled:
-            self._router.unroutable += 1
+            self._vhost.unroutable += 1
         elif self._may_release:
             self._settle(delivery, RELEASED)
         else:
@@ -298,7 +298,7 @@ class ProducerLink(LinkOwner):
             # or in an older dialect need not see it before it commits.
             transaction.failed = Error(Symbol("amqp:transaction:rollback"), f"{error.condition}: {error.description}")
         elif settled:
-            self._router.unroutable += 1
+            self._vhost.unroutable += 1
         if not (settled or hears):
             self._detach(error)
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from ...engine import QueueFacts
     from .._peer import Peer
     from .._quarantine import QuarantinedMessage
-    from .._router import Router
     from .._routing.exchanges import Binding
+    from .._virtual_host_core import VirtualHostCore
 
 ME: Final = "$me"
 """The reply-to that means the other link of the pair."""
@@ -76,8 +76,8 @@ class Management:
         host: the name of the broker, which is the leader and the only replica of each queue.
     """
 
-    def __init__(self, router: Router, peer: Peer, host: str) -> None:
-        self._router = router
+    def __init__(self, vhost: VirtualHostCore, peer: Peer, host: str) -> None:
+        self._vhost = vhost
         self._peer = peer
         self._host = host
 
@@ -182,7 +182,7 @@ class Management:
         _check_name("queue", name)
         arguments = _arguments(fields)
         durable, exclusive = fields.get("durable", True), fields.get("exclusive", False)
-        there = name in self._router.nodes
+        there = name in self._vhost.nodes
         if not there and arguments.get("x-queue-type") in _LASTING and (exclusive or not durable):
             raise Refusal(400, f"a {arguments['x-queue-type']} queue must be durable and not exclusive")
         auto_delete = fields.get("auto_delete", False)
@@ -216,7 +216,7 @@ class Management:
         return 200, {"message_count": ULong(self._do(DeleteQueue(name)))}
 
     def _purge_queue(self, name: str, body: object) -> tuple[int, object]:
-        if isinstance(self._router.nodes.get(name), Stream):
+        if isinstance(self._vhost.nodes.get(name), Stream):
             raise Refusal(400, f"queue {name!r} is a stream, which cannot be purged")
         return 200, {"message_count": ULong(self._do(PurgeQueue(name)))}
 
@@ -228,7 +228,7 @@ class Management:
         if kind not in KINDS:
             raise Refusal(400, f"there are no exchanges of type {kind!r:.60}")
         _check_exchange(name)
-        if name not in self._router.topology.exchanges:
+        if name not in self._vhost.topology.exchanges:
             _check_name("exchange", name)
         self._do(
             DeclareExchange(
@@ -288,7 +288,7 @@ class Management:
 
     def _quarantined(self, said: Mapping[str, str]) -> tuple[int, object]:
         after = _number(said.get("after", "0"))
-        later = (message for message in self._router.quarantine if message.number > after)
+        later = (message for message in self._vhost.quarantine if message.number > after)
         return 200, [_told_quarantined(message) for message in itertools.islice(later, _MAX_LISTED)]
 
     def _read_quarantined(self, name: str, body: object) -> tuple[int, object]:
@@ -299,18 +299,18 @@ class Management:
         fields = _fields("release", body if body is not None else {}, _RELEASE)
         number = self._found_quarantined(name).number
         try:
-            self._router.quarantine.release(number, fields.get("to"))
+            self._vhost.quarantine.release(number, fields.get("to"))
         except ValueError as error:
             raise Refusal(409, str(error)) from None
         return 204, None
 
     def _drop_quarantined(self, name: str, body: object) -> tuple[int, object]:
-        self._router.quarantine.drop(self._found_quarantined(name).number)
+        self._vhost.quarantine.drop(self._found_quarantined(name).number)
         return 204, None
 
     def _found_quarantined(self, name: str) -> QuarantinedMessage:
         try:
-            return self._router.quarantine[_number(name)]
+            return self._vhost.quarantine[_number(name)]
         except KeyError:
             raise Refusal(404, f"there is no message {name} in the quarantine") from None
 
@@ -320,9 +320,9 @@ class Management:
             _check_exchange(destination)
 
     def _found(self, source: str, kind: str, destination: str, key: str) -> list[Binding]:
-        topology = self._router.topology
+        topology = self._vhost.topology
         exchange = topology.exchanges.get(source)
-        end: Any = (self._router.nodes if kind == "queue" else topology.exchanges).get(destination)
+        end: Any = (self._vhost.nodes if kind == "queue" else topology.exchanges).get(destination)
         return [] if exchange is None or end is None else exchange.find(end, key, None)
 
 

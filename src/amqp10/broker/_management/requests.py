@@ -45,8 +45,8 @@ from .._users.users import DEFAULT_EXCHANGE, EVERYTHING
 
 if TYPE_CHECKING:
     from .._queues.node import Node
-    from .._router import Router
     from .._routing.exchanges import Exchange
+    from .._virtual_host_core import VirtualHostCore
 
 DEAD_LETTERS: Final = "x-dead-letter-exchange"
 """The argument that makes an exchange the alternate exchange of a queue."""
@@ -75,10 +75,10 @@ class Requests:
         rights: what the connection may do, by RabbitMQ's rules for each request.
     """
 
-    def __init__(self, router: Router, owner: object) -> None:
+    def __init__(self, vhost: VirtualHostCore, owner: object) -> None:
         self.rights = EVERYTHING
-        self._router = router
-        self._topology = router.topology
+        self._vhost = vhost
+        self._topology = vhost.topology
         self._owner = owner
         self._exclusive: dict[Queue, RequestSession | None] = {}  # with the session that declared it, or None
         self._lent: dict[Queue, RequestSession] = {}  # queues that belong to a session as long as it lives
@@ -94,7 +94,7 @@ class Requests:
         else:
             asked = pending.request
             if isinstance(asked, DeclareQueue) and asked.exclusive and not asked.passive:
-                queue = self._router.nodes[result.name]
+                queue = self._vhost.nodes[result.name]
                 assert isinstance(queue, Queue)
                 if asked.outlives:
                     self._lent[queue] = pending.session
@@ -118,7 +118,7 @@ class Requests:
         """Delete the exclusive queues of this connection, which has ended."""
         for queue in self._exclusive:
             if not queue.deleted:
-                self._router.delete(queue)
+                self._vhost.delete(queue)
         self._exclusive.clear()
         self._free(list(self._lent))
 
@@ -150,22 +150,22 @@ class Requests:
         """
         if not arguments:
             return 0
-        octets, limits = len(encode(dict(arguments))), self._router.peers
+        octets, limits = len(encode(dict(arguments))), self._vhost.peers
         if octets > limits.arguments:
             raise Refused("amqp:invalid-field", f"arguments must have at most {limits.arguments} octets, not {octets}")
         check_count("octets of all arguments", self._topology.argument_octets + octets - 1, limits.all_arguments)
-        if self._router.account is not None:
-            self._router.account.check_arguments(octets)
+        if self._vhost.account is not None:
+            self._vhost.account.check_arguments(octets)
         return octets
 
     # Queues
 
     def _declare_queue(self, asked: DeclareQueue, rules: RequestRules) -> QueueFacts:
         name = asked.name
-        node = self._router.nodes.get(name)
+        node = self._vhost.nodes.get(name)
         if node is None and asked.passive:
             address = name if prefixed(name) is not None else route_address("", name)
-            return _facts(self._router.resolve(address, on_demand=asked.on_demand, rights=self.rights))
+            return _facts(self._vhost.resolve(address, on_demand=asked.on_demand, rights=self.rights))
         if not (asked.passive or asked.for_replies):
             name = name or f"amq.gen-{secrets.token_urlsafe(16)}"
             self._check_declare(name, asked.arguments)
@@ -188,11 +188,11 @@ class Requests:
         exclusive = asked.exclusive and not asked.outlives  # with `outlives` it is exclusive only for a while
         terms = QueueDeclaration(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
         check_lasting(terms)
-        queue = self._router.declare_queue(
+        queue = self._vhost.declare_queue(
             name or f"amq.gen-{secrets.token_urlsafe(16)}", terms, self._owner if asked.exclusive else None
         )
         queue.for_replies = asked.for_replies
-        self._topology.weigh(queue, octets, self._router.account)
+        self._topology.weigh(queue, octets, self._vhost.account)
         if exclusive:
             self._exclusive[queue] = None
         return _facts(queue)
@@ -226,7 +226,7 @@ class Requests:
         queue.owner = self._owner
 
     def _query_queue(self, asked: QueryQueue, rules: RequestRules) -> QueueFacts | None:
-        node = self._router.nodes.get(asked.name)
+        node = self._vhost.nodes.get(asked.name)
         return None if node is None else _facts(node)
 
     def _purge_queue(self, asked: PurgeQueue, rules: RequestRules) -> int:
@@ -235,10 +235,10 @@ class Requests:
         return 0 if isinstance(node, Topic) else _queue(node).purge()
 
     def _delete_queue(self, asked: DeleteQueue, rules: RequestRules) -> int:
-        mine = self._router.nodes.get(asked.name)
+        mine = self._vhost.nodes.get(asked.name)
         if mine is None or mine.owner is not self._owner:
             self.rights.check("configure", asked.name)
-        node = self._router.nodes.get(asked.name)
+        node = self._vhost.nodes.get(asked.name)
         if node is None:
             if rules.absent is not None:
                 raise Refused(rules.absent, f"there is no queue {asked.name!r}")
@@ -249,14 +249,14 @@ class Requests:
             raise Refused("amqp:precondition-failed", f"queue {node.name!r} is in use")
         if asked.if_empty and facts.messages:
             raise Refused("amqp:precondition-failed", f"queue {node.name!r} is not empty")
-        self._router.delete(node)
+        self._vhost.delete(node)
         if isinstance(node, Queue):
             self._exclusive.pop(node, None)
             self._lent.pop(node, None)
         return facts.messages
 
     def _node(self, name: str) -> Node:
-        node = self._router.nodes.get(name)
+        node = self._vhost.nodes.get(name)
         if node is None:
             raise Refused("amqp:not-found", f"there is no queue {name!r}")
         check_owner(node, self._owner)
@@ -276,12 +276,12 @@ class Requests:
         if isinstance(alternate, str):
             self.rights.check("read", asked.name)
             self.rights.check("write", alternate or DEFAULT_EXCHANGE)
-        exchanges, account = self._topology.exchanges, self._router.account
+        exchanges, account = self._topology.exchanges, self._vhost.account
         octets = 0
         if asked.name not in exchanges:
             check_name("an exchange's name", asked.name, MAX_KEY_LENGTH)
             octets = self._check_arguments(arguments)
-            check_count("exchanges", len(exchanges), self._router.peers.exchanges)
+            check_count("exchanges", len(exchanges), self._vhost.peers.exchanges)
             if account is not None:
                 account.check_exchanges()
         exchange = self._topology.declare(
@@ -310,10 +310,10 @@ class Requests:
 
     def _bind(self, asked: Bind, rules: RequestRules) -> None:
         exchange, destination = self._ends(asked)
-        topology, account = self._topology, self._router.account
+        topology, account = self._topology, self._vhost.account
         octets = 0
         if not exchange.find(destination, asked.key, None if rules.one_per_key else asked.arguments):
-            limits = self._router.peers
+            limits = self._vhost.peers
             octets = self._check_arguments(asked.arguments)
             check_count(f"bindings to {destination.name!r}", topology.count_to(destination), limits.bindings_by_queue)
             check_count("bindings", topology.binding_count, limits.bindings)
@@ -342,11 +342,11 @@ class Requests:
 
     def _query_binding(self, asked: QueryBinding, rules: RequestRules) -> BindingFacts:
         exchange = self._topology.exchanges.get(asked.exchange)
-        node = self._router.nodes.get(asked.queue) if asked.queue is not None else None
+        node = self._vhost.nodes.get(asked.queue) if asked.queue is not None else None
         if exchange is None or (asked.queue is not None and node is None):
             return BindingFacts(exchange is not None, asked.queue is None or node is not None, False, False, False)
         if not exchange.name:  # the default exchange, which every node is bound to by its name, without arguments
-            names = self._router.nodes if asked.queue is None else [asked.queue]
+            names = self._vhost.nodes if asked.queue is None else [asked.queue]
             by_name = bool(names) and (asked.key is None or asked.key in names)
             return BindingFacts(True, True, bool(names), by_name, by_name and not asked.arguments)
         all_ = [binding for same in exchange.bindings.values() for binding in same]

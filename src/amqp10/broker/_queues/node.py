@@ -188,7 +188,7 @@ class Node(ABC):
         takes_runs: whether it takes messages many at a time (`take_run`).
         keeps_records: whether a store keeps records of it in place of a queue.
         keeps_annotations: whether messages come with the delivery annotations of their senders.
-        counted: set by the router: octets that it counted for the node; None: it no longer counts them.
+        counted: set by the virtual host: octets that it counted for the node; None: it no longer counts them.
         charges: octets of its memory, by the user who sent the messages.
     """
 
@@ -220,7 +220,7 @@ class Node(ABC):
         self.rationing: bool = False
         self.full: bool = False  # as it was last logged
         self.charges: dict[Account, int] = {}
-        self._touch_router = touch
+        self._touch = touch
         self._touched = False
 
     @property
@@ -349,7 +349,7 @@ class Node(ABC):
         """Ask for a `run` at the end of this pass."""
         if not self._touched:
             self._touched = True
-            self._touch_router(self)
+            self._touch(self)
 
     def add_producer(self, producer: Producer) -> None:
         """Add a producer, which gets credit in the next `run`."""

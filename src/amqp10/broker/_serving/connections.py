@@ -20,8 +20,8 @@ from .._errors import Refused
 from .._limits import BrokerLimits, check_name
 from .._log import attempt, notice
 from .._peer import PeerTerms
-from .._router import Journal, Router
 from .._tokens.grants import PeerTokens
+from .._virtual_host_core import Journal, VirtualHostCore
 from .failed_logins import FailedLogins, Login
 from .handshakes import Handshakes, most_handshakes, most_sockets
 from .peer_connection import PeerConnection
@@ -60,7 +60,7 @@ class ConnectionManager:
 
     def __init__(
         self,
-        router: Router,
+        vhost: VirtualHostCore,
         authenticator: Authenticator,
         terms: PeerTerms,
         max_connections: int | None,
@@ -70,7 +70,7 @@ class ConnectionManager:
         self.handshakes = Handshakes(most_handshakes(limits.handshakes), limits.handshakes_by_address)
         self._limits = limits
         self.max_output = MAX_OUTPUT + (terms.max_message_size or 0)
-        self._router = router
+        self._vhost = vhost
         self._authenticator = authenticator
         self._terms = terms
         self._max_connections = max_connections
@@ -165,7 +165,7 @@ class ConnectionManager:
 
     def make_peer(self, engine: Engine, carrier: PeerTransport, tokens: PeerTokens | None) -> PeerConnection:
         """Return the broker's view of a connection."""
-        return PeerConnection(engine, self._router, self._terms, carrier, tokens)
+        return PeerConnection(engine, self._vhost, self._terms, carrier, tokens)
 
     def admit(self, visit: Connection, remote: ConnectionTerms | None) -> Error | None:
         """Admit a peer that has opened; return the error that refuses it, or None."""

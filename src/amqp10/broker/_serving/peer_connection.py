@@ -43,10 +43,10 @@ from .._management.requests import Requests
 from .._peer import Peer, PeerTerms
 from .._queues.topic import Owner
 from .._retained.sessions import PeerSessions, ResumableSessionOwner
-from .._router import Journal, Router
 from .._tokens.grants import PeerTokens
 from .._transactions.local import LocalTransaction
 from .._users.users import EVERYTHING
+from .._virtual_host_core import Journal, VirtualHostCore
 from .._virtual_hosts import USUAL, not_there, virtual_host_of
 from .transport import Disconnected, PeerTransport
 
@@ -66,7 +66,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
     def __init__(
         self,
         engine: Engine,
-        router: Router,
+        vhost: VirtualHostCore,
         terms: PeerTerms,
         carrier: PeerTransport,
         tokens: PeerTokens | None = None,
@@ -84,16 +84,16 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self.held_up = HeldUp(lambda: self.full)
         self._opened: list[LinkSession] = []  # sessions whose window opened in this pass
         self.rights = EVERYTHING
-        self._enter(router)
+        self._enter(vhost)
 
-    def _enter(self, router: Router) -> None:
+    def _enter(self, vhost: VirtualHostCore) -> None:
         """Enter a virtual host; only before a session has begun."""
-        self._router = router
-        self.open_transactions = router.transactions
-        self.link_journal = router.links.journal
-        self.requests = Requests(router, self)
-        self.links = PeerLinks(self, router, self._terms)
-        self.engine.session_keeper = PeerSessions(router.sessions, self)
+        self._vhost = vhost
+        self.open_transactions = vhost.transactions
+        self.link_journal = vhost.links.journal
+        self.requests = Requests(vhost, self)
+        self.links = PeerLinks(self, vhost, self._terms)
+        self.engine.session_keeper = PeerSessions(vhost.sessions, self)
 
     @property
     def owner(self) -> Owner:
@@ -102,12 +102,12 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
     @property
     def store(self) -> Journal | None:
         """The store of its virtual host; None: it has none."""
-        return self._router.store
+        return self._vhost.store
 
     @property
     def blocked(self) -> str | None:
         account = self.maker.account
-        return self._router.blocked or (account.blocked if account is not None else None)
+        return self._vhost.blocked or (account.blocked if account is not None else None)
 
     @property
     def full(self) -> bool:
@@ -115,7 +115,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
 
     def handle(self, events: Iterable[Event]) -> None:
         """Handle events; at the end all nodes that changed have had their pass."""
-        self._router.maker = self.maker
+        self._vhost.maker = self.maker
         try:
             self.dispatch(events)
             while late := self.links.late():
@@ -123,16 +123,16 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
             while self.end_of_pass:
                 self.end_of_pass.pop(0)()
         finally:
-            self._router.maker = None
-        self._router.flush()
+            self._vhost.maker = None
+        self._vhost.flush()
         while self._opened:
-            self.held_up.go_on_in(self._opened.pop(), self._router.flush)
+            self.held_up.go_on_in(self._opened.pop(), self._vhost.flush)
 
     def resume(self) -> None:
         """Continue sending, because the output has room again."""
-        self.held_up.go_on(self._router.flush)
+        self.held_up.go_on(self._vhost.flush)
         self.links.answer()
-        self._router.flush()
+        self._vhost.flush()
 
     def blocked_or_not(self) -> None:
         """Stop or restart senders after the broker was blocked or unblocked."""
@@ -140,7 +140,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         for producer in self.links.producers.values():
             if isinstance(producer, ProducerLink):
                 producer.destination.blocked_or_not()
-        self._router.flush()
+        self._vhost.flush()
         self.wake()
 
     def lost(self) -> None:
@@ -152,32 +152,32 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self.links.end_all(lambda link: not link.session.suspended)
         self.links.forget_sessions()
         carrier = self._carrier
-        if self._router.sessions.connection_lost(self):
+        if self._vhost.sessions.connection_lost(self):
             self._carrier = absent = Disconnected()
             self.wake = absent.wake
         else:
             self._let_go()
-        self._router.flush()
+        self._vhost.flush()
         carrier.ended()
 
     def _let_go(self) -> None:
         """End what belongs to the connection."""
         self.requests.end()
-        self._router.subscriptions.connection_ended(self)
-        self._router.links.connection_ended(self)
+        self._vhost.subscriptions.connection_ended(self)
+        self._vhost.links.connection_ended(self)
 
     def _partial_changed(self, octets: int) -> bool:
         """Count messages that have arrived only in part; return whether there is memory for more of them.
 
         What the only such connection has may exceed a limit that is smaller than a message.
         """
-        router, account = self._router, self.maker.account
-        router.partial += octets
+        vhost, account = self._vhost, self.maker.account
+        vhost.partial += octets
         if account is not None:
             account.partial += octets
-        if octets <= 0 or router.held + router.partial <= self.engine.partial:
+        if octets <= 0 or vhost.held + vhost.partial <= self.engine.partial:
             return True
-        return not (router.full or (account is not None and account.full))
+        return not (vhost.full or (account is not None and account.full))
 
     # Sessions that outlive their connection
 
@@ -197,21 +197,21 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
 
     def _on_session_resumed(self, event: SessionResumed) -> None:
         """Continue a session of an earlier connection, with its links."""
-        before = self._router.sessions.peer_of(event.session)
+        before = self._vhost.sessions.peer_of(event.session)
         if before is self:  # resumed on another channel of this connection
             self.links.session_resumed(event.session)
         if not isinstance(before, PeerConnection) or before is self:
             return
         self.links.take_over(before.links, event.session)
         self.requests.take_over(before.requests, event.session)
-        self._router.sessions.moved(event.session, self)
+        self._vhost.sessions.moved(event.session, self)
         self.links.session_resumed(event.session)
 
     def session_expired(self, session: Session) -> None:
         self.links.end_all(lambda link: link.session is session)
         if not self.links.producers and not self.links.consumers:
             self._let_go()
-        self._router.flush()
+        self._vhost.flush()
 
     def end_link(self, link: Link, error: Error) -> None:
         if link.attached:
@@ -224,7 +224,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         return None if transaction is None or transaction.expired else transaction
 
     def claims_another_user(self, payload: bytes) -> Error | None:
-        if not self._router.check_user_id or self.rights.impersonator:
+        if not self._vhost.check_user_id or self.rights.impersonator:
             return None
         return check_user_id(payload, self.engine.identity)
 
@@ -246,11 +246,11 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
             name = virtual_host_of(hostname, hosts, exact=exact)
             if name is None:
                 refusal = not_there(hostname, exact=exact)
-            elif hosts[name] is not self._router:
-                self._router.maker = None
+            elif hosts[name] is not self._vhost:
+                self._vhost.maker = None
                 self._enter(hosts[name])
-                self._router.maker = self.maker
-        self.maker.account = self._router.account_of(self.engine.identity)
+                self._vhost.maker = self.maker
+        self.maker.account = self._vhost.account_of(self.engine.identity)
         self.engine.partial_keeper = self._partial_changed
         self._partial_changed(self.engine.partial)
         user, by_token = self.engine.identity, None
@@ -280,9 +280,9 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
             session.end(refusal.error)
 
     def _on_session_unmapped(self, event: SessionUnmapped) -> None:
-        self._router.subscriptions.session_ended(event.session)
-        self._router.links.session_ended(event.session)
-        self._router.sessions.session_ended(event.session)
+        self._vhost.subscriptions.session_ended(event.session)
+        self._vhost.links.session_ended(event.session)
+        self._vhost.sessions.session_ended(event.session)
         self.links.forget_session(event.session)
         self.requests.session_ended(event.session)
 
@@ -297,7 +297,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         reason = self.tokens.expire()
         if reason is None:
             self.links.check_rights()
-            self._router.flush()
+            self._vhost.flush()
             self.wake()
         return reason
 
@@ -320,7 +320,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
 
     def _on_request_received(self, event: RequestReceived) -> None:
         pending = event.request
-        request, user, prepared = pending.request, self.engine.identity, self._router.prepared
+        request, user, prepared = pending.request, self.engine.identity, self._vhost.prepared
         answer: Any
         if isinstance(request, Acquire):
             answer = self.links.acquire(request.deliveries)

@@ -35,7 +35,7 @@ from .tables import LinkRow, MessageRow, check_row, columns_of
 if TYPE_CHECKING:
     from .._queues.message import Clock
     from .._queues.node import Node
-    from .._router import NameSpace, Router
+    from .._virtual_host_core import NameSpace, VirtualHostCore
     from .store import Store
     from .tables import (
         BindingRow,
@@ -64,14 +64,14 @@ _FAR: Final = 1e13
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
-def load(store: Store, router: Router, wall: Clock = time.time) -> None:
-    """Restore the contents of a store into the router, and record the router's changes in it from now on.
+def load(store: Store, vhost: VirtualHostCore, wall: Clock = time.time) -> None:
+    """Restore the contents of a store into the virtual host, and record the virtual host's changes in it from now on.
 
     Raises:
         StoreError: the file cannot be read, or has a node or exchange as another kind than was declared.
     """
     try:
-        Loading(store, router, wall).run()
+        Loading(store, vhost, wall).run()
     except sqlite3.Error as error:
         raise StoreError(f"{store.path}: {error}") from error
 
@@ -79,11 +79,11 @@ def load(store: Store, router: Router, wall: Clock = time.time) -> None:
 class Loading:
     """Restores the tables in order; each refers to those before it."""
 
-    def __init__(self, store: Store, router: Router, wall: Clock) -> None:
+    def __init__(self, store: Store, vhost: VirtualHostCore, wall: Clock) -> None:
         self._store = store
-        self._router = router
+        self._vhost = vhost
         self._wall = wall
-        self._now = router.clock()
+        self._now = vhost.clock()
         self._nodes: dict[int, Node] = {}  # including subscriptions
         self._names: dict[int, str] = {}  # names of all stored nodes, also of those that could not be restored
         self._declared: dict[int, DeclarationRow] = {}
@@ -95,7 +95,7 @@ class Loading:
         self._refused: Counter[str] = Counter()  # rows that could not be restored, by table
 
     def run(self) -> None:
-        store, router, file = self._store, self._router, self._store.file
+        store, vhost, file = self._store, self._vhost, self._store.file
         highest = file.highest()
         if highest > _MAX_NUMBERS:
             raise StoreError(
@@ -112,9 +112,9 @@ class Loading:
         self._each("exchanges", file.exchanges(), self._exchange)
         self._each("bindings", file.bindings(), self._bind)
         self._each("subscriptions", file.subscriptions(), self._subscribe)
-        if router.name_space is not None:
-            self._each("records", file.records(), partial(self._restore_record, router.name_space))
-        router.keep(store)
+        if vhost.name_space is not None:
+            self._each("records", file.records(), partial(self._restore_record, vhost.name_space))
+        vhost.keep(store)
         holders = (row.message for table in (file.deliveries(), file.work()) for row in table)
         self._holders = {message for message in holders if message is not None}
         self._each("messages", file.messages(), self._put)
@@ -126,7 +126,7 @@ class Loading:
         # Some become dead letters, which go behind the messages already in their queue.
         for queue, entry in self._interrupted:
             self._end(queue, queue.end_exhausted, entry)
-        router.subscriptions.restore()
+        vhost.subscriptions.restore()
         for table, count in self._refused.items():
             if count > _MAX_LOGGED:
                 _log.error("%s: %d rows of %s in all could not be restored", store.path, count, table)
@@ -176,7 +176,7 @@ class Loading:
             message_format,
             durable=True,
         )
-        self._router.quarantine.restore(message)
+        self._vhost.quarantine.restore(message)
         self._store.quarantine.keep(message, table, encode(columns))
         self._store.changes.unrestored.append((table, row))
         if self._refused[table] <= _MAX_LOGGED:
@@ -186,7 +186,7 @@ class Loading:
     def _quarantine(self, row: QuarantineRow) -> None:
         moment = datetime.fromtimestamp(row.moment, UTC)
         told = (row.reason, row.payload, row.format)
-        self._router.quarantine.restore(QuarantinedMessage(row.number, row.node, moment, *told, durable=True))
+        self._vhost.quarantine.restore(QuarantinedMessage(row.number, row.node, moment, *told, durable=True))
         self._quarantined = row.number
 
     def _restore_record(self, name_space: NameSpace, row: RecordRow) -> None:
@@ -208,27 +208,27 @@ class Loading:
 
     def _plain_node(self, row: NodeRow) -> Node:
         try:
-            return self._router.declare(row.name, "topic" if row.kind == "topic" else "queue")
+            return self._vhost.declare(row.name, "topic" if row.kind == "topic" else "queue")
         except Refused as error:  # the program declares it as another kind
             raise StoreError(f"{self._store.path}: {error}") from error
 
     def _declared_queue(self, name: str, declared: DeclarationRow) -> Queue:
-        router, topology = self._router, self._router.topology
-        there = router.nodes.get(name)
+        vhost, topology = self._vhost, self._vhost.topology
+        there = vhost.nodes.get(name)
         if there is not None and not isinstance(there, Queue):
             raise StoreError(f"{self._store.path}: {name!r} is not a queue")
         terms = QueueDeclaration(auto_delete=bool(declared.auto_delete), arguments=_map(declared.arguments))
-        queue = router.declare_queue(name, terms)
+        queue = vhost.declare_queue(name, terms)
         if there is not None:
             # The program names the queue, too: the stored declaration stays, with the program's bindings.
             for binding in topology.bound_to(there):
                 topology.bind(binding.exchange, queue, binding.key, binding.arguments)
             topology.forget(there)
-            router.delete(there)
+            vhost.delete(there)
         return queue
 
     def _exchange(self, row: ExchangeRow) -> None:
-        topology = self._router.topology
+        topology = self._vhost.topology
         there = topology.exchanges.get(row.name)
         try:
             exchange = topology.declare(
@@ -248,8 +248,8 @@ class Loading:
         exchange.number = row.number
 
     def _bind(self, row: BindingRow) -> None:
-        topology, name = self._router.topology, row.destination
-        to = topology.find(name) if row.to_exchange else self._router.nodes.get(name)
+        topology, name = self._vhost.topology, row.destination
+        to = topology.find(name) if row.to_exchange else self._vhost.nodes.get(name)
         if to is None:
             raise LookupError(f"the queue {name!r} does not exist")
         topology.bind(topology.find(row.exchange), to, row.key, _map(row.arguments)).number = row.number
@@ -262,11 +262,11 @@ class Loading:
         owner = (row.identity, row.container or "") if row.owned else None
         filters, filtering = read_filters(source.filter, _NOBODY)
         key = SubscriptionKey(owner, row.name, "own" if row.kind == "own" else "shared")
-        topic = self._router.declare(row.topic, "topic")
+        topic = self._vhost.declare(row.topic, "topic")
         assert isinstance(topic, Topic)
         if any(isinstance(each, Queue) and getattr(each, "key", None) == key for each in self._nodes.values()):
             raise ValueError(f"the subscription {row.name!r:.60} exists already")
-        lasting = self._router.subscriptions.join(key, topic, source, filters, filtering)
+        lasting = self._vhost.subscriptions.join(key, topic, source, filters, filtering)
         lasting.queue.journal = StoredQueue(self._store, row.number)
         lasting.deadline = self._moment(row.deadline)
         self._nodes[row.number] = lasting.queue
@@ -349,7 +349,7 @@ class Loading:
         for link in links.values():
             node = self._nodes[link.node] if link.node is not None else None
             kept = self._store.links.restore(link, node, held[link.number], self._now)
-            self._router.links.restore(kept, partial(self._give_back, node))
+            self._vhost.links.restore(kept, partial(self._give_back, node))
 
     def _give_back(self, queue: Node | None, deliveries: list[Any]) -> None:
         """Give back what a link held that was not resumed; each message counts as an attempt."""
@@ -393,9 +393,9 @@ class Loading:
         self._each("branches", self._store.file.branches(), read)
         self._each("work", self._store.file.work(), do)
         for each in branches.values():
-            branch = RestoredBranch(work[each.number], self._router.quarantine, whole=not broken[each.number])
+            branch = RestoredBranch(work[each.number], self._vhost.quarantine, whole=not broken[each.number])
             name = (each.format, each.global_id, each.branch_id)
-            self._router.prepared.restore(each.identity, name, each.number, branch)
+            self._vhost.prepared.restore(each.identity, name, each.number, branch)
 
 
 def _map(encoded: bytes) -> dict[str, Any]:

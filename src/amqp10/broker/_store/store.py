@@ -1,6 +1,6 @@
 """The store of a broker, and when its contents are on the disk.
 
-    a pass: Peer.handle -> Router.flush    notes what changed       `StoredQueue`, `Store.note_...`
+    a pass: Peer.handle -> VirtualHostCore.flush    notes what changed       `StoredQueue`, `Store.note_...`
     Store.run                              commits all new changes in one transaction
     Pump, before it writes                 waits until all changes noted before are committed: `wait_durable`
 
@@ -34,8 +34,8 @@ from ...types import encode
 from .._quarantine import QuarantineJournal
 from .._queues.queue import Queue
 from .._queues.topic import Topic
-from .._router import Journal
 from .._routing.exchanges import Exchange
+from .._virtual_host_core import Journal
 from .changes import ChangeRecorder, Changes, StoredQueue, StoredRecords
 from .links import StoredLinks
 from .tables import (

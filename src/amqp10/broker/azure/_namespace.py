@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ...engine import Link
     from .._queues.journal import Records
-    from .._router import Journal, Router
+    from .._virtual_host_core import Journal, VirtualHostCore
 
 _DEAD_LETTERS = "/$deadletterqueue"
 _TRANSFER = "/$transfer"
@@ -88,23 +88,23 @@ class Namespace:
         hubs: its event hubs.
 
     Args:
-        router: gets their nodes, and looks them up by address.
+        vhost: gets their nodes, and looks them up by address.
 
     Raises:
         Refused: another node has the name of an entity.
     """
 
-    def __init__(self, config: AzureConfig, router: Router) -> None:
+    def __init__(self, config: AzureConfig, vhost: VirtualHostCore) -> None:
         self._entities: dict[str, Entity] = {}
         self._declared: dict[str, Declared] = {}  # queues and topics, by names in lowercase
         self._subscriptions: dict[Entity, Subscription] = {}
         self._config = config
-        self._router = router
+        self._vhost = vhost
         self._ahead = 0.0
         self._store: Journal | None = None
         self._records: Records | None = None
         self.links: WeakSet[PeerLinks] = WeakSet()  # those of all connections
-        self.hubs: Hubs = Hubs(config, router, self.clock)
+        self.hubs: Hubs = Hubs(config, vhost, self.clock)
         for queue in config.queues:
             assert isinstance(queue, QueueConfig)
             self.declare(queue)
@@ -112,7 +112,7 @@ class Namespace:
             self.declare(topic)
         for declared in self._all_declared():
             declared.given = stored_config(declared.config)
-        router.name_space = self
+        vhost.name_space = self
 
     def clock(self) -> float:
         """Return the time in seconds since 1970."""
@@ -209,16 +209,16 @@ class Namespace:
         if self._records is not None:
             self._records.put(_CLOCK, lambda: encode(self._ahead))
         for entity in self._entities.values():
-            self._router.alarm(entity, self._router.clock())
+            self._vhost.alarm(entity, self._vhost.clock())
         for hub in self.hubs.all:
             for partition in hub.partitions:
-                self._router.alarm(partition, self._router.clock())
+                self._vhost.alarm(partition, self._vhost.clock())
         for links in list(self.links):
             links.pass_time(seconds)
-        self._router.alarm(self, self._router.clock())
-        self._router.expire()
-        self._router.flush()
-        self._router.alarm(self, self._router.clock())  # whoever waits for the next deadline must look again
+        self._vhost.alarm(self, self._vhost.clock())
+        self._vhost.expire()
+        self._vhost.flush()
+        self._vhost.alarm(self, self._vhost.clock())  # whoever waits for the next deadline must look again
 
     def expire(self, now: float) -> float | None:
         """End links and entities that were unused for too long; return when to look again, or None."""
@@ -255,17 +255,17 @@ class Namespace:
     def _watch_idle(self, declared: Declared) -> None:
         """Check later whether an entity is idle, if it is deleted then."""
         if declared.config.auto_delete_on_idle is not None:
-            self._router.alarm(self, self._router.clock() + declared.config.auto_delete_on_idle)
+            self._vhost.alarm(self, self._vhost.clock() + declared.config.auto_delete_on_idle)
 
     def watch(self) -> None:
         """Check from now on whether links are idle."""
         least = min(self._config.idle_timeout or math.inf, self._config.hub_idle_timeout or math.inf)
         if least < math.inf:
-            self._router.alarm(self, self._router.clock() + least)
+            self._vhost.alarm(self, self._vhost.clock() + least)
 
     def flush(self) -> None:
         """Run all entities that changed."""
-        self._router.flush()
+        self._vhost.flush()
 
     @property
     def entities(self) -> Iterable[Entity]:
@@ -409,7 +409,7 @@ class Namespace:
         for each in (entity, entity.dead_letters, entity.undelivered):
             if each is not None:
                 del self._entities[each.name.casefold()]
-                self._router.delete(each)
+                self._vhost.delete(each)
 
     def _connect(self) -> None:
         """Set up forwarding to all targets that exist."""
@@ -436,7 +436,7 @@ class Namespace:
         Raises:
             Refused: a node has it.
         """
-        if name in self._router.nodes or self.find(name) is not None or self.hubs.node(name) is not None:
+        if name in self._vhost.nodes or self.find(name) is not None or self.hubs.node(name) is not None:
             raise Refused(ALREADY_EXISTS, f"a node {name!r} exists already")
 
     def _declare_received(self, name: str, config: EntityConfig) -> Entity:
@@ -449,17 +449,17 @@ class Namespace:
         return entity
 
     def _declare(self, name: str, terms: EntityTerms, dead_letters: Entity | None = None) -> Entity:
-        router = self._router
+        vhost = self._vhost
         entity = Entity(
             name,
             terms,
             clock=self.clock,
-            limits=router.limits,
-            touch=router.touch,
-            expire_after=lambda seconds: router.alarm(entity, router.clock() + max(0.0, seconds)),
+            limits=vhost.limits,
+            touch=vhost.touch,
+            expire_after=lambda seconds: vhost.alarm(entity, vhost.clock() + max(0.0, seconds)),
             dead_letters=dead_letters,
         )
-        router.adopt(entity)
+        vhost.adopt(entity)
         self._entities[name.casefold()] = entity
         if self._store is not None:
             entity.keep(self._store.records(name.casefold()))
@@ -480,13 +480,13 @@ class Namespace:
 
     def has_node(self, address: str) -> bool:
         """Return whether an address means any node, including those of the broker's own kind."""
-        return self.name_of(address) in self._router.nodes
+        return self.name_of(address) in self._vhost.nodes
 
     def has_any(self, path: str) -> bool:
         """Return whether a path, in lower case, means an entity, a hub or what is in one, or a node of the broker's."""
         if self.find(path) is not None or self.hubs.split(path)[0] is not None:
             return True
-        return any(name.casefold() == path for name in self._router.nodes)
+        return any(name.casefold() == path for name in self._vhost.nodes)
 
     def name_of(self, address: str) -> str:
         """Return the name of the node that an address means."""

@@ -9,7 +9,7 @@ import pytest
 from amqp10.broker._errors import Refused
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits, NotTaken
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.broker.azure import AzureConfig, QueueConfig, TopicConfig
 from amqp10.broker.azure._messages import BATCH_FORMAT
 from amqp10.broker.azure._namespace import Namespace
@@ -93,7 +93,7 @@ class TestMessages:
         payload = Message(b"x", message_id="a", durable=True).encode() + annotations
         for octets, message_format in ((payload, 0), (Message(Data(payload, payload)).encode(), BATCH_FORMAT)):
             bench.queue.take(QueuedMessage.read(octets, message_format, 0.0))
-        bench.router.flush()
+        bench.vhost.flush()
         taken = bench.take(3)
         assert [(each.body, each.message_id) for _, each in taken] == [(b"x", "a")] * 3
         for token, message in taken:
@@ -111,9 +111,9 @@ class TestMessages:
         for taker in (small, large):
             bench.queue.add_receiver(taker)
         bench.queue.in_line(small)
-        bench.router.flush()
+        bench.vhost.flush()
         bench.queue.in_line(large)
-        bench.router.flush()
+        bench.vhost.flush()
         assert [message.body for _, message in small.taken] == [b"x"]
         assert [message.body for _, message in large.taken] == [bytes(5000)]
         assert not small.waiting
@@ -127,8 +127,8 @@ class TestSettling:
         assert bench.queue.depth == 1
         bench.queue.complete(token)
         assert (bench.queue.depth, bench.queue.bytes) == (0, 0)
-        bench.router.flush()
-        assert bench.router.held == 0
+        bench.vhost.flush()
+        assert bench.vhost.held == 0
 
     def test_receive_and_delete(self, bench: Bench) -> None:
         """Without locks a message is gone when it is given."""
@@ -249,7 +249,7 @@ class TestLocks:
         for number in range(2000):
             bench.clock.now += number % 2 * 0.001
             bench.queue.renew([token])
-        bench.router.expire()
+        bench.vhost.expire()
         assert len(bench.queue._timers) < 300
 
     def test_end_at_one_moment(self) -> None:
@@ -337,7 +337,7 @@ class TestTime:
         bench.send(Message("now"))
         assert [message.state for message in bench.queue.peek(1, 10)] == ["scheduled", "active"]
         assert [message.body for _, message in bench.take(5, locks=False)] == ["now"]
-        assert bench.router.next_expiry is not None
+        assert bench.vhost.next_expiry is not None
         bench.pass_time(60)
         _, message = bench.take_one()
         assert message.message_annotations["x-opt-sequence-number"] == 3
@@ -417,7 +417,7 @@ class TestReceivers:
         bench.queue.add_receiver(taker)
         bench.send(Message(b"x"))
         bench.queue.in_line(taker, drain=True)
-        bench.router.flush()
+        bench.vhost.flush()
         assert (len(taker.taken), taker.drained) == (1, 1)
 
     def test_deleted(self, bench: Bench) -> None:
@@ -425,22 +425,22 @@ class TestReceivers:
         taker = Taker(0)
         bench.queue.add_receiver(taker)
         bench.send(Message(b"x"))
-        bench.router.delete(bench.queue)
+        bench.vhost.delete(bench.queue)
         assert isinstance(taker.error, Error)
-        assert (bench.queue.depth, bench.router.held) == (0, 0)
+        assert (bench.queue.depth, bench.vhost.held) == (0, 0)
 
 
 def test_room_of_a_topic() -> None:
     """Senders to a topic wait for room in each of its subscriptions, and go on when there is some again."""
     clock = Clock()
-    router = Router(clock=lambda: clock.now - NOON, limits=Limits(messages=2))
-    namespace = Namespace(AzureConfig(topics=[TopicConfig("events", ["one", "two"])], clock=clock), router)
+    vhost = VirtualHostCore(clock=lambda: clock.now - NOON, limits=Limits(messages=2))
+    namespace = Namespace(AzureConfig(topics=[TopicConfig("events", ["one", "two"])], clock=clock), vhost)
     topic = namespace.find("events")
     assert topic is not None
     for expected in (2, 1):
         assert topic.free == expected
-        topic.take(QueuedMessage.read(Message(b"x").encode(), 0, router.clock()))
-        router.flush()
+        topic.take(QueuedMessage.read(Message(b"x").encode(), 0, vhost.clock()))
+        vhost.flush()
     assert topic.free == 0
     for name in ("one", "two"):
         subscription = namespace.find(f"events/Subscriptions/{name}")
@@ -448,7 +448,7 @@ def test_room_of_a_topic() -> None:
         taker = Taker(1, locks=False)
         subscription.add_receiver(taker)
         subscription.in_line(taker)
-        router.flush()
+        vhost.flush()
     assert topic.free == 1
 
 

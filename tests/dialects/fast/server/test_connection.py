@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelOpen,
@@ -25,8 +25,8 @@ from ....kit.dialects.fast.talk import HostileClient
 
 def opened_to(path: str) -> list[Command]:
     """Return what the broker, which has the virtual host "/" alone, says to an open."""
-    router = Router(clock=lambda: 0.0, limits=Limits())
-    served = Served("fast", router, virtual_hosts={"/": router})
+    vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+    served = Served("fast", vhost, virtual_hosts={"/": vhost})
     reader, said = CommandReader(1 << 20), list[Command]()
     for octets in (
         INITIATION,

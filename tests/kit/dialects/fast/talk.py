@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.fast import DIALECT
 from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
@@ -31,8 +31,8 @@ class Broker(Served):
     """The broker's side of a connection, and a broker of its own."""
 
     def __init__(self) -> None:
-        router = Router(clock=lambda: 0.0, limits=Limits())
-        super().__init__("fast", router, max_message_size=10_000)
+        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        super().__init__("fast", vhost, max_message_size=10_000)
 
 
 class HostileClient(Broker):

@@ -28,7 +28,7 @@ from .partition_keys import partition_of
 if TYPE_CHECKING:
     from ..._queues.journal import Records
     from ..._queues.node import Producer
-    from ..._router import Journal, Router
+    from ..._virtual_host_core import Journal, VirtualHostCore
     from .._config import EventHubConfig
     from .positions import Position
 
@@ -90,16 +90,16 @@ class Hub(AzureNode):
 
     largest: int = MAX_SIZE
 
-    def __init__(self, config: EventHubConfig, clock: Callable[[], float], router: Router) -> None:
-        super().__init__(config.name, limits=router.limits, touch=router.touch)
+    def __init__(self, config: EventHubConfig, clock: Callable[[], float], vhost: VirtualHostCore) -> None:
+        super().__init__(config.name, limits=vhost.limits, touch=vhost.touch)
         self.created: float = clock()
         self.sent: dict[int, float] = {}
         self._clock = clock
         self.groups: dict[str, str] = {name.casefold(): name for name in config.consumer_groups}
-        self._router = router
+        self._vhost = vhost
         self._turn = count()
         self._publishers: dict[str, Publisher] = {}
-        settings = {"clock": router.clock, "limits": router.limits, "touch": router.touch, "alarm": router.alarm}
+        settings = {"clock": vhost.clock, "limits": vhost.limits, "touch": vhost.touch, "alarm": vhost.alarm}
         self.partitions: list[Partition] = [
             Partition(self, str(number), config.retention, clock, settings) for number in range(config.partitions)
         ]
@@ -182,7 +182,7 @@ class Hub(AzureNode):
         ordered, message = checked(payload)
         own = _key_in(message)
         # Event Hubs keeps delivery annotations behind the body, and no others: azure-sdk-for-go#19154.
-        event = QueuedMessage.read(ordered, 0, self._router.clock(), keep_annotations=ordered is not payload)
+        event = QueuedMessage.read(ordered, 0, self._vhost.clock(), keep_annotations=ordered is not payload)
         event.origin, event.account = batch.origin, batch.account
         if key is not None and own != key:
             event.annotate({_KEY: key})
@@ -211,15 +211,15 @@ class Hub(AzureNode):
             if last is not None and not last.producers:
                 self._forget(last)  # its link was not attached after all
             address = f"{self.name}/Publishers/{name}"
-            self._router.make_room(address)
-            publisher = Publisher(self, name, address, self._router, self._forget)
-            self._router.adopt(publisher)
+            self._vhost.make_room(address)
+            publisher = Publisher(self, name, address, self._vhost, self._forget)
+            self._vhost.adopt(publisher)
             self._publishers[name] = publisher
         return publisher
 
     def _forget(self, publisher: Publisher) -> None:
         del self._publishers[publisher.publisher]
-        self._router.delete(publisher)
+        self._vhost.delete(publisher)
 
 
 class Publisher(AzureNode):
@@ -232,9 +232,9 @@ class Publisher(AzureNode):
     largest: int = MAX_SIZE
 
     def __init__(
-        self, hub: Hub, publisher: str, address: str, router: Router, forget: Callable[[Publisher], None]
+        self, hub: Hub, publisher: str, address: str, vhost: VirtualHostCore, forget: Callable[[Publisher], None]
     ) -> None:
-        super().__init__(address, limits=router.limits, touch=router.touch)
+        super().__init__(address, limits=vhost.limits, touch=vhost.touch)
         self.hub = hub
         self.publisher = publisher
         self._forget = forget

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ....engine import Link, LinkTerms
     from ..._peer import Peer
     from ..._requests.links import RequestLinks
-    from ..._router import Journal, Router
+    from ..._virtual_host_core import Journal, VirtualHostCore
 
 MANAGEMENT: Final = "$management"
 
@@ -28,22 +28,22 @@ class Hubs:
     """The event hubs of a namespace.
 
     Args:
-        router: gets their nodes.
+        vhost: gets their nodes.
         clock: the time in seconds since 1970.
 
     Raises:
         Refused: another node has the name of a hub.
     """
 
-    def __init__(self, config: AzureConfig, router: Router, clock: Callable[[], float]) -> None:
+    def __init__(self, config: AzureConfig, vhost: VirtualHostCore, clock: Callable[[], float]) -> None:
         self.clock = clock
         self._hubs: dict[str, Hub] = {}
         for each in config.event_hubs:
             assert isinstance(each, EventHubConfig)
-            hub = self._hubs[each.name.casefold()] = Hub(each, clock, router)
-            router.adopt(hub)
+            hub = self._hubs[each.name.casefold()] = Hub(each, clock, vhost)
+            vhost.adopt(hub)
             for partition in hub.partitions:
-                router.adopt(partition)
+                vhost.adopt(partition)
 
     def keep(self, store: Journal) -> None:
         """Keep all hubs in a store from now on."""

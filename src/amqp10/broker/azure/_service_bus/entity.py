@@ -194,7 +194,7 @@ class Entity(AzureNode):
         if self._records is not None:
             self._records.put(f"{_SESSION}{group.id}", lambda: encode([group.state, group.updated]))
 
-    # For the router
+    # For the virtual host
 
     @property
     def free(self) -> int:
@@ -962,7 +962,7 @@ class Entity(AzureNode):
     # Time
 
     def _at(self, moment: float, kind: TimerKind, what: int | str) -> None:
-        """Set a timer, and the router's alarm, which calls `expire`."""
+        """Set a timer, and the virtual host's alarm, which calls `expire`."""
         if len(self._timers) > 4 * len(self._messages) + 256:
             self._timers = list({timer for timer in self._timers if self._counts(*timer)})
             heapify(self._timers)

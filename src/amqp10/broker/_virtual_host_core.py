@@ -1,4 +1,4 @@
-"""The router: which node an address means, when a node is created, and where undeliverable messages go.
+"""The core of a virtual host: which node an address means, when nodes are created, and where unroutable messages go.
 
 It also ends each pass: changed nodes are noted in it, and `flush` runs each of them once.
 """
@@ -60,7 +60,7 @@ MANAGEMENT = "$management"
 
 
 _MEMORY = "memory"
-"""The name under which the router blocks for lack of memory; `Broker.block` uses another."""
+"""The name under which the virtual host blocks for lack of memory; `Broker.block` uses another."""
 _IDLE_PAUSE = 1.0
 """The pause between two searches for unused nodes when there is no room for more and few were found."""
 
@@ -119,7 +119,7 @@ class Journal(TopologyJournal, SubscriptionJournal, BranchJournal):
         """Wait until everything recorded so far is on the disk."""
 
 
-class Router:
+class VirtualHostCore:
     """All nodes of one virtual host.
 
     Attributes:

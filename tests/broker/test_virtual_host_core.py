@@ -9,89 +9,89 @@ from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._queues.topic import Topic
-from amqp10.broker._router import Router
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
 from ..kit.broker.queue_doubles import Clock, Taker, why_rejected
 
 
-def queue_of(router: Router, name: str) -> Queue:
+def queue_of(vhost: VirtualHostCore, name: str) -> Queue:
     """That queue, made if need be."""
-    queue = router.resolve(name)
+    queue = vhost.resolve(name)
     assert isinstance(queue, Queue)
     return queue
 
 
-def put(router: Router, name: str, message: Message) -> QueuedMessage:
+def put(vhost: VirtualHostCore, name: str, message: Message) -> QueuedMessage:
     """Put a message into a queue as a producer does."""
-    made = QueuedMessage.read(message.encode(), 0, router.clock())
-    queue_of(router, name).put(made)
+    made = QueuedMessage.read(message.encode(), 0, vhost.clock())
+    queue_of(vhost, name).put(made)
     return made
 
 
-def take(router: Router, name: str, *, credit: int = 1) -> Taker:
+def take(vhost: VirtualHostCore, name: str, *, credit: int = 1) -> Taker:
     """A consumer that took what it could."""
-    queue, taker = queue_of(router, name), Taker(credit)
+    queue, taker = queue_of(vhost, name), Taker(credit)
     queue.add_consumer(taker)
     queue.in_line(taker)
-    router.flush()
+    vhost.flush()
     return taker
 
 
 class TestAddresses:
-    def test_made_on_demand(self, router: Router) -> None:
+    def test_made_on_demand(self, vhost: VirtualHostCore) -> None:
         """A new name becomes a queue, or a topic if it starts so, asks so, or has the capability."""
-        assert isinstance(router.resolve("orders"), Queue)
-        assert isinstance(router.resolve("topic.orders"), Topic)
-        assert isinstance(router.resolve("topic://news"), Topic)
-        assert isinstance(router.resolve("events", ("topic",)), Topic)
-        assert isinstance(router.resolve("queue://topic.x"), Queue)
-        assert set(router.nodes) == {"orders", "topic.orders", "news", "events", "topic.x"}
+        assert isinstance(vhost.resolve("orders"), Queue)
+        assert isinstance(vhost.resolve("topic.orders"), Topic)
+        assert isinstance(vhost.resolve("topic://news"), Topic)
+        assert isinstance(vhost.resolve("events", ("topic",)), Topic)
+        assert isinstance(vhost.resolve("queue://topic.x"), Queue)
+        assert set(vhost.nodes) == {"orders", "topic.orders", "news", "events", "topic.x"}
 
-    def test_what_is_there_is_what_it_is(self, router: Router) -> None:
+    def test_what_is_there_is_what_it_is(self, vhost: VirtualHostCore) -> None:
         """A declared topic is found by its plain name; asking for the other kind is refused."""
-        declared = router.declare("news", "topic")
-        assert router.resolve("news") is declared
+        declared = vhost.declare("news", "topic")
+        assert vhost.resolve("news") is declared
         with pytest.raises(Refused) as refusal:
-            router.resolve("queue://news")
+            vhost.resolve("queue://news")
         assert refusal.value.error.condition == "amqp:precondition-failed"
 
     def test_not_found(self, clock: Clock) -> None:
         """With `auto_create` off only what was declared is there."""
-        router = Router(clock=clock, limits=Limits(), auto_create=False)
-        declared = router.declare("q", "queue")
-        assert router.resolve("q") is declared
+        vhost = VirtualHostCore(clock=clock, limits=Limits(), auto_create=False)
+        declared = vhost.declare("q", "queue")
+        assert vhost.resolve("q") is declared
         with pytest.raises(Refused) as refusal:
-            router.resolve("other")
+            vhost.resolve("other")
         assert refusal.value.error.condition == "amqp:not-found"
 
     @pytest.mark.parametrize("address", ["", "queue://", "topic://"])
-    def test_empty(self, router: Router, address: str) -> None:
+    def test_empty(self, vhost: VirtualHostCore, address: str) -> None:
         """An empty name is no address."""
         with pytest.raises(Refused):
-            router.resolve(address)
+            vhost.resolve(address)
 
-    def test_temporary(self, router: Router) -> None:
+    def test_temporary(self, vhost: VirtualHostCore) -> None:
         """Temporary nodes have names of their own, are found by them, and end."""
-        one, two = router.temporary(), router.temporary(("temporary-topic",))
+        one, two = vhost.temporary(), vhost.temporary(("temporary-topic",))
         assert isinstance(one, Queue)
         assert isinstance(two, Topic)
-        assert router.resolve(one.name) is one
-        router.delete(one)
+        assert vhost.resolve(one.name) is one
+        vhost.delete(one)
         assert one.deleted
-        assert one.name not in router.nodes
+        assert one.name not in vhost.nodes
 
 
 class TestDeadLetters:
     @pytest.mark.spec("3.4.3", 'the error of rejected is the delivery-annotation "rejected" of the message')
-    def test_rejected(self, router: Router) -> None:
+    def test_rejected(self, vhost: VirtualHostCore) -> None:
         """A rejected message is in the dead-letter queue, body and properties as they were, with the reason."""
-        put(router, "orders", Message("x", subject="s", message_annotations={Symbol("a"): 1}))
-        taker = take(router, "orders")
+        put(vhost, "orders", Message("x", subject="s", message_annotations={Symbol("a"): 1}))
+        taker = take(vhost, "orders")
         error = Error(Symbol("shop:closed"), "come back later")
-        queue_of(router, "orders").settle(taker.taken[0], taker, Rejected(error))
-        dead = take(router, "dead-letter")
+        queue_of(vhost, "orders").settle(taker.taken[0], taker, Rejected(error))
+        dead = take(vhost, "dead-letter")
         message = Message.decode(dead.payloads[0])
         assert (message.body, message.subject) == ("x", "s")
         assert message.message_annotations == {
@@ -106,52 +106,52 @@ class TestDeadLetters:
     @pytest.mark.spec("3.4.3", "rejected increments the delivery-count of the message")
     def test_rejected_is_an_attempt(self, clock: Clock) -> None:
         """Beside those that failed before; what dies of these alone has just their count."""
-        router = Router(clock=clock, limits=Limits(), max_delivery_count=2)
-        put(router, "orders", Message("rejected"))
-        put(router, "orders", Message("failed"))
-        orders = queue_of(router, "orders")
-        taker = take(router, "orders", credit=9)
+        vhost = VirtualHostCore(clock=clock, limits=Limits(), max_delivery_count=2)
+        put(vhost, "orders", Message("rejected"))
+        put(vhost, "orders", Message("failed"))
+        orders = queue_of(vhost, "orders")
+        taker = take(vhost, "orders", credit=9)
         for entry in list(taker.taken):
             orders.settle(entry, taker, Modified(delivery_failed=True))
-        router.flush()
+        vhost.flush()
         orders.settle(taker.taken[2], taker, Rejected(None))
         orders.settle(taker.taken[3], taker, Modified(delivery_failed=True))
-        dead = take(router, "dead-letter", credit=9)
+        dead = take(vhost, "dead-letter", credit=9)
         found = [Message.decode(payload) for payload in dead.payloads]
         assert {message.body: message.delivery_count for message in found} == {"rejected": 2, "failed": 2}
 
     def test_nowhere_else_to_go(self, clock: Clock) -> None:
         """The dead-letter queue has no limit of attempts; what is rejected out of it is gone."""
-        router = Router(clock=clock, limits=Limits(), max_delivery_count=1)
-        put(router, "orders", Message("x"))
-        taker = take(router, "orders")
-        queue_of(router, "orders").settle(taker.taken[0], taker, Modified(delivery_failed=True))
-        dead_letters = queue_of(router, "dead-letter")
-        dead = take(router, "dead-letter", credit=3)
+        vhost = VirtualHostCore(clock=clock, limits=Limits(), max_delivery_count=1)
+        put(vhost, "orders", Message("x"))
+        taker = take(vhost, "orders")
+        queue_of(vhost, "orders").settle(taker.taken[0], taker, Modified(delivery_failed=True))
+        dead_letters = queue_of(vhost, "dead-letter")
+        dead = take(vhost, "dead-letter", credit=3)
         dead_letters.settle(dead.taken[0], dead, Modified(delivery_failed=True))
-        router.flush()
+        vhost.flush()
         assert dead_letters.depth == 1
         dead_letters.settle(dead.taken[1], dead, Rejected(None))
         assert (dead_letters.depth, dead_letters.dead_lettered) == (0, 0)
 
     def test_switched_off(self, clock: Clock) -> None:
         """Without a dead-letter address rejected messages just end."""
-        router = Router(clock=clock, limits=Limits(), dead_letter=None)
-        put(router, "orders", Message("x"))
-        taker = take(router, "orders")
-        queue_of(router, "orders").settle(taker.taken[0], taker, Rejected(None))
-        assert set(router.nodes) == {"orders"}
-        assert queue_of(router, "orders").rejected == 1
+        vhost = VirtualHostCore(clock=clock, limits=Limits(), dead_letter=None)
+        put(vhost, "orders", Message("x"))
+        taker = take(vhost, "orders")
+        queue_of(vhost, "orders").settle(taker.taken[0], taker, Rejected(None))
+        assert set(vhost.nodes) == {"orders"}
+        assert queue_of(vhost, "orders").rejected == 1
 
     def test_expired_live_on(self, clock: Clock) -> None:
         """An expired message that is kept does not expire again."""
-        router = Router(clock=clock, limits=Limits(), dead_letter_expired=True)
-        put(router, "orders", Message("x", ttl=timedelta(seconds=5)))
+        vhost = VirtualHostCore(clock=clock, limits=Limits(), dead_letter_expired=True)
+        put(vhost, "orders", Message("x", ttl=timedelta(seconds=5)))
         clock.now += 6
-        router.expire()
+        vhost.expire()
         clock.now += 600
-        router.expire()
-        dead = take(router, "dead-letter")
+        vhost.expire()
+        dead = take(vhost, "dead-letter")
         message = Message.decode(dead.payloads[0])
         assert message.ttl is None
         assert message.message_annotations is not None
@@ -162,12 +162,12 @@ class TestTime:
     def test_alarm_when_sooner(self, clock: Clock) -> None:
         """Whoever keeps the time is called only when the next deadline comes nearer."""
         alarms: list[float] = []
-        router = Router(clock=clock, limits=Limits(), on_alarm=lambda: alarms.append(router.next_expiry or 0.0))
+        vhost = VirtualHostCore(clock=clock, limits=Limits(), on_alarm=lambda: alarms.append(vhost.next_expiry or 0.0))
         for seconds in (10, 20, 5, 7):
-            put(router, "q", Message("x", ttl=timedelta(seconds=seconds)))
+            put(vhost, "q", Message("x", ttl=timedelta(seconds=seconds)))
         assert alarms == [1010.0, 1005.0]
         clock.now = 1006.0
-        assert router.expire() == 1007.0
+        assert vhost.expire() == 1007.0
 
     def test_only_what_is_due_is_visited(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
         """A pass costs what expires in it, however many queues there are."""
@@ -179,43 +179,43 @@ class TestTime:
             return expire(queue, now)
 
         monkeypatch.setattr(Queue, "expire", counted)
-        router = Router(clock=clock, limits=Limits())
+        vhost = VirtualHostCore(clock=clock, limits=Limits())
         for number in range(1000):
-            put(router, f"q{number}", Message("x", ttl=timedelta(seconds=number // 2 + 1)))
-            put(router, f"other{number}", Message("x"))
+            put(vhost, f"q{number}", Message("x", ttl=timedelta(seconds=number // 2 + 1)))
+            put(vhost, f"other{number}", Message("x"))
         for number in range(10):
-            put(router, "q999", Message("x", ttl=timedelta(seconds=2000 - number)))
+            put(vhost, "q999", Message("x", ttl=timedelta(seconds=2000 - number)))
         clock.now += 1
-        assert router.expire() == clock.now + 1
+        assert vhost.expire() == clock.now + 1
         assert visited == ["q0", "q1"]
         clock.now += 9
-        router.expire()
+        vhost.expire()
         assert visited == [f"q{number}" for number in range(20)]
-        assert sum(queue_of(router, name).expired for name in visited) == 20
-        router.delete(router.nodes["q21"])
+        assert sum(queue_of(vhost, name).expired for name in visited) == 20
+        vhost.delete(vhost.nodes["q21"])
         clock.now += 1
-        router.expire()
+        vhost.expire()
         assert visited[20:] == ["q20"]
         clock.now += 5000
-        assert router.expire() is None
+        assert vhost.expire() is None
         assert len(visited) == 999
 
-    def test_topics_too(self, router: Router, clock: Clock) -> None:
+    def test_topics_too(self, vhost: VirtualHostCore, clock: Clock) -> None:
         """Messages in subscriptions expire like any other."""
-        topic = router.declare("news", "topic")
+        topic = vhost.declare("news", "topic")
         assert isinstance(topic, Topic)
         subscription = topic.subscribe()
         topic.put(QueuedMessage.read(Message("x", ttl=timedelta(seconds=5)).encode(), 0, clock.now))
         clock.now += 5
-        router.expire()
+        vhost.expire()
         assert (subscription.depth, subscription.expired) == (0, 1)
 
 
 def test_the_queue_of_dead_letters_stays_one() -> None:
     """Nobody can make it a topic, declared or on demand, where dead letters would be lost in silence."""
-    router = Router(clock=lambda: 0.0, limits=Limits(), dead_letter="topic.dead")
+    vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits(), dead_letter="topic.dead")
     with pytest.raises(Refused, match="dead letters"):
-        router.declare("topic.dead", "topic")
+        vhost.declare("topic.dead", "topic")
     with pytest.raises(Refused, match="dead letters"):
-        router.resolve("topic://topic.dead")
-    assert isinstance(router.resolve("topic.dead"), Queue)
+        vhost.resolve("topic://topic.dead")
+    assert isinstance(vhost.resolve("topic.dead"), Queue)
