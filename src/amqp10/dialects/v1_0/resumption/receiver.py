@@ -158,7 +158,7 @@ class ResumingReceiver(LinkEndpoint, LazyReceiver):
             vars(self).update(
                 receive_states=self.check_after(self.receive_states),
                 settle=self.check_after(self.settle),
-                joins=lambda *_: False,  # a settlement by it would not be checked
+                settle_like_last=lambda *_: False,  # a settlement by it would not be checked
             )
         if theirs is not None and self.remote.incomplete_unsettled:
             return
