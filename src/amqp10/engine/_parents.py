@@ -25,6 +25,9 @@ class SessionEngine(Protocol):
     def terms(self) -> ConnectionTerms: ...
 
     @property
+    def identity(self) -> str | None: ...
+
+    @property
     def opened(self) -> bool: ...
 
 

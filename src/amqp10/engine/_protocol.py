@@ -194,13 +194,13 @@ class SessionKeeper(ABC):
         """Keep the session for `timeout` seconds when its transport is lost; 0: not at all."""
 
     @abstractmethod
-    def take(self, engine: Engine, name: bytes) -> Session | None:
+    def take(self, engine: SessionEngine, name: bytes) -> Session | None:
         """Return the session that the peer had under this name on an earlier transport; None if it is not kept.
 
         A session whose transport is not known to be lost is suspended by this (`suspend`).
         """
 
-    def attached(self, engine: Engine, name: bytes) -> bool:
+    def attached(self, engine: SessionEngine, name: bytes) -> bool:
         """Return whether the peer has a session of that name on a transport that is not known to be lost."""
         return False
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...engine import Engine, Session, SessionKeeper
+from ...engine import Engine, Session, SessionEngine, SessionKeeper
 from .._deadlines import Deadlines
 from .._log import attempt
 
@@ -89,7 +89,7 @@ class ResumableSessions:
             kept = self._forget(next(iter(waiting)))
             kept.peer.session_expired(kept.session)
 
-    def take(self, engine: Engine, name: bytes) -> Session | None:
+    def take(self, engine: SessionEngine, name: bytes) -> Session | None:
         """Return the session to resume on another connection; see `SessionKeeper.take`."""
         kept = self._kept.get((engine.identity, name))
         if kept is None or (not kept.session.suspended and not kept.session.begun):
@@ -102,7 +102,7 @@ class ResumableSessions:
         _drop(self._waiting, engine.identity, (engine.identity, name))
         return kept.session
 
-    def attached(self, engine: Engine, name: bytes) -> bool:
+    def attached(self, engine: SessionEngine, name: bytes) -> bool:
         """Return whether a session of that name is in use on a connection."""
         kept = self._kept.get((engine.identity, name))
         return kept is not None and kept.session.begun and not kept.session.suspended
@@ -176,8 +176,8 @@ class PeerSessions(SessionKeeper):
     def keep(self, session: Session, name: bytes, timeout: int) -> None:
         self._sessions.keep(self._peer, session, name, timeout)
 
-    def take(self, engine: Engine, name: bytes) -> Session | None:
+    def take(self, engine: SessionEngine, name: bytes) -> Session | None:
         return self._sessions.take(engine, name)
 
-    def attached(self, engine: Engine, name: bytes) -> bool:
+    def attached(self, engine: SessionEngine, name: bytes) -> bool:
         return self._sessions.attached(engine, name)

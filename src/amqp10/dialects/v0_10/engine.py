@@ -10,7 +10,7 @@ The peer's faults are caught here, in one place: an error that the layers below 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..._machine import Machine
 from ...engine import (
@@ -30,10 +30,10 @@ from ...errors import (
 )
 from ...messaging import Error
 from .._kit.partial import NO_ROOM, largest_in_part
+from .._kit.timers import TimedEngine
 from .capabilities import CAPABILITIES
 from .codes import close_code, close_condition
 from .login import ClientLogin, ServerLogin
-from .owners import EngineCore
 from .states import CONNECTION, ConnectionState, Step
 from .wire.controls import (
     ConnectionClose,
@@ -54,14 +54,14 @@ from .wire.rare_commands import UNIMPLEMENTED as UNIMPLEMENTED  # registers them
 from .wire.struct import Control, decode_control
 
 if TYPE_CHECKING:
-    from .session import SessionEndpoint
+    from .owners import EngineSession
 
 
 # The peer is known to speak 0-10, and our close was not sent.
 _TELLING = frozenset({ConnectionState.OPENING, ConnectionState.OPEN_RCVD, ConnectionState.OPEN})
 
 
-class V010Engine(EngineCore, Machine[ConnectionState]):
+class V010Engine(TimedEngine, Machine[ConnectionState]):
     """One end of an AMQP 0-10 connection, see `Engine`; `ClientEngine` and `ServerEngine` are the two."""
 
     noun = "connection"
@@ -78,14 +78,14 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
         self.output_size: int = 0
         self.max_payload: int = MIN_MAX_FRAME_SIZE - HEAD_SIZE
         self.output: list[bytes | bytearray] = []
-        self.sessions: dict[int, Any] = {}
+        self.sessions: dict[int, EngineSession] = {}
         self.state = ConnectionState.IDLE
         self._reader = FrameReader(max_size=largest_in_part(terms.max_message_size))
         self._reader.most_in_part = MAX_EARLY
         self._events: list[Event] = []
         self._pending_events = 0
-        self._dirty: dict[SessionEndpoint, None] = {}
-        self._gathered: dict[SessionEndpoint, None] = {}  # sessions that have something to tell
+        self._dirty: dict[EngineSession, None] = {}
+        self._gathered: dict[EngineSession, None] = {}  # sessions that have something to tell
         self._open_asked = False
 
     def take_messages_of(self, size: int) -> None:
@@ -225,7 +225,7 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
         self._pending_events = 0
         return events
 
-    def tell_later(self, session: SessionEndpoint) -> None:
+    def tell_later(self, session: EngineSession) -> None:
         self._gathered[session] = None
 
     def settle_events(self) -> None:
@@ -244,7 +244,7 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
         """Queue a control."""
         self.write(encode_control(channel, control.encode()))
 
-    def flush_later(self, session: SessionEndpoint) -> None:
+    def flush_later(self, session: EngineSession) -> None:
         """Flush `session` before the next output."""
         if session not in self._dirty:
             self._dirty[session] = None

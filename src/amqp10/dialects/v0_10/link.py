@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from ..._machine import Machine
 from ...engine import DeliveriesUnresumed, LinkAttached, LinkEnded, LinkTerms
 from ...errors import AmqpError, LinkDetached
 from ...messaging import Error
 from .._kit.links import PlainLink
+from .._kit.parents import EventSession
 from .command_ids import CommandOwner
 from .states import LINK, LinkState, Step
-
-if TYPE_CHECKING:
-    from .session import SessionEndpoint
-
 
 _ATTACHED = frozenset({LinkState.ATTACHED, LinkState.CANCELLED})
 _DETACHED = frozenset({LinkState.DETACHING, LinkState.OVER})
@@ -25,6 +22,16 @@ _DETACHED = frozenset({LinkState.DETACHING, LinkState.OVER})
 def cause_of(error: Error) -> LinkDetached:
     """Return `error` as the exception that ends a link."""
     return LinkDetached(str(error.condition), error.description, error.info)
+
+
+class EndpointSession(EventSession, Protocol):
+    """The session of a link, as both ends of it see it."""
+
+    def forget(self, link: LinkEndpoint) -> None:
+        """Forget a link that is over."""
+
+    def settle_events(self) -> None:
+        """Tell the outcomes and settlements that were gathered."""
 
 
 class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
@@ -36,12 +43,12 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
 
     noun = "link"
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
-    session: SessionEndpoint
+    session: EndpointSession
     attached: bool
     remote: LinkTerms | None
     terms: LinkTerms | None
 
-    def __init__(self, session: SessionEndpoint, name: str) -> None:
+    def __init__(self, session: EndpointSession, name: str) -> None:
         self.session = session
         self._name = name
         self.state = LinkState.ATTACHING

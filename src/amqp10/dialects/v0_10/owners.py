@@ -1,50 +1,63 @@
-"""What sessions use of the engine that they are on."""
+"""What sessions know of the engine that they are on, and the engine of its sessions."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
-from .._kit.timers import TimedEngine
+from .._kit.parents import EventEngine
 
 if TYPE_CHECKING:
-    from ...engine import ConnectionTerms, Event
+    from ...errors import AmqpError
+    from .wire.frames import Assembly
     from .wire.struct import Control
 
 
-class EngineCore(TimedEngine):
+class EngineSession(Protocol):
+    """A session, as its engine sees it."""
+
+    @property
+    def channel(self) -> int: ...
+
+    def receive(self, assembly: Assembly) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def settle_events(self) -> None: ...
+
+    def connection_closes(self) -> None: ...
+
+    @property
+    def resumable(self) -> bool: ...
+
+    def suspend(self) -> None: ...
+
+    def over(self, error: AmqpError | None) -> None: ...
+
+
+class EndpointEngine(EventEngine, Protocol):
     """The engine, as its sessions see it.
 
     Attributes:
-        max_payload: octets of payload that fit one frame of ours.
         sessions: all sessions of the connection, by channel.
     """
 
-    terms: ConnectionTerms
-    opened: bool
-    max_payload: int
-    sessions: dict[int, Any]
+    sessions: dict[int, EngineSession]
 
-    @abstractmethod
-    def emit(self, event: Event) -> None:
-        """Tell the owner of `event`."""
+    @property
+    def max_payload(self) -> int:
+        """Return the octets of payload that fit one frame of ours."""
 
-    @abstractmethod
     def write(self, data: bytes | bytearray) -> None:
         """Queue octets."""
 
-    @abstractmethod
     def write_control(self, control: Control, channel: int = 0) -> None:
         """Queue a control."""
 
-    @abstractmethod
-    def flush_later(self, session: Any) -> None:
+    def flush_later(self, session: EngineSession) -> None:
         """Flush `session` before the next output."""
 
-    @abstractmethod
-    def tell_later(self, session: Any) -> None:
+    def tell_later(self, session: EngineSession) -> None:
         """Tell what `session` has gathered (`settle_events`) with the next events."""
 
-    @abstractmethod
     def settle_events(self) -> None:
         """Tell what all sessions have gathered."""

@@ -48,7 +48,7 @@ from .wire.struct import Command, Control, Ranges, decode_command, decode_contro
 
 if TYPE_CHECKING:
     from ...engine import Event, IncomingDelivery, Link, OutgoingDelivery
-    from .owners import EngineCore
+    from .owners import EndpointEngine
 
 SYNC_FLAG: Final = 15
 """The place of the sync flag in a command's first frame: in the session header, behind head, code and size."""
@@ -83,14 +83,14 @@ class SessionEndpoint(Session, Machine[SessionState]):
 
     noun = "session"
     transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION
-    engine: EngineCore
+    engine: EndpointEngine
     begun: bool
     suspended: bool
     away: bool
     ended_locally: bool
     writable: bool
 
-    def __init__(self, engine: EngineCore, channel: int) -> None:
+    def __init__(self, engine: EndpointEngine, channel: int) -> None:
         self.engine = engine
         self.channel: int = channel
         self.name = b""
@@ -439,7 +439,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
         self._last = None
         self._known.clear()
 
-    def rebind(self, engine: EngineCore, channel: int) -> None:
+    def rebind(self, engine: EndpointEngine, channel: int) -> None:
         """Move the session to `channel` of another connection."""
         self.engine, self.channel = engine, channel
         engine.sessions[channel] = self
@@ -500,10 +500,6 @@ class SessionEndpoint(Session, Machine[SessionState]):
         self.end_links(error)
         self.outbox.open.clear()
         self.announce(SessionUnmapped(self, error))
-
-    @abstractmethod
-    def forget(self, link: Any) -> None:
-        """Forget a link that is over."""
 
     @abstractmethod
     def end_links(self, error: AmqpError | None) -> None:

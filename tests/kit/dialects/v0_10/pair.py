@@ -30,6 +30,7 @@ from amqp10.engine import (
     SenderLink,
     Session,
     SessionBegun,
+    SessionEngine,
     SessionKeeper,
     SessionResumed,
     SessionTerms,
@@ -62,7 +63,7 @@ class Keeper(SessionKeeper):
     def keep(self, session: Session, name: bytes, timeout: int) -> None:
         self.sessions[name] = session
 
-    def take(self, engine: Engine, name: bytes) -> Session | None:
+    def take(self, engine: SessionEngine, name: bytes) -> Session | None:
         session = self.sessions.get(name)
         if session is not None and not session.suspended:
             session.suspend()

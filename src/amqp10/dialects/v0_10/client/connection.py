@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Engine, Role, SessionTerms
 from ....errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError, RemoteProtocolError
+from ..engine import V010Engine
 from ..login import ClientLogin
 from ..states import ConnectionState, Step
 from ..wire.controls import ConnectionOpenOk, ConnectionRedirect, ConnectionSecure, ConnectionStart, ConnectionTune
 from .orphaned_branches import OrphanedBranches
-from .owners import ConnectionCore
 from .session import ClientSession
 
 if TYPE_CHECKING:
     from ....engine import Session
     from ....sasl import Mechanism
+    from ..owners import EngineSession
     from ..wire.struct import Control
 
-S = TypeVar("S")
+S = TypeVar("S", bound="EngineSession")
 
 
-class ClientEngine(ConnectionCore):
+class ClientEngine(V010Engine):
     """See `Engine`.
 
     Args:
@@ -118,7 +119,7 @@ class ClientEngine(ConnectionCore):
 
     def _leave_sessions(self) -> None:
         for session in self.sessions.values():
-            if session.begun:
+            if isinstance(session, ClientSession) and session.begun:
                 session.leave()
 
     def _cause_of(self, closed: ConnectionClosed) -> AmqpError:

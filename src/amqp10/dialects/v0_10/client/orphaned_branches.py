@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..wire.commands import Xid
     from .branches import Branch
     from .command_sequence import Commands
-    from .owners import ConnectionCore
+    from .owners import ClientSessionEngine
 
 NOT_COMMITTED: Final = Rejected(
     Error("amqp:transaction:rollback", "its session was lost, and it was rolled back on another one")
@@ -52,7 +52,7 @@ class _SessionRemains:
 class _CleanupSession(ClientSession):
     """The session that rolls the branches back; the owner of the engine does not hear of it."""
 
-    def __init__(self, engine: ConnectionCore, channel: int, orphaned_branches: OrphanedBranches) -> None:
+    def __init__(self, engine: ClientSessionEngine, channel: int, orphaned_branches: OrphanedBranches) -> None:
         super().__init__(engine, channel)
         self._orphaned_branches = orphaned_branches
 
@@ -71,7 +71,7 @@ class OrphanedBranches:
         waiting: some are still to be rolled back.
     """
 
-    def __init__(self, engine: ConnectionCore) -> None:
+    def __init__(self, engine: ClientSessionEngine) -> None:
         self._engine = engine
         self._remains: deque[_SessionRemains] = deque()
         self._cleanup: _CleanupSession | None = None

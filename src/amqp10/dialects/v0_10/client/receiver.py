@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ..command_ids import PendingCommand
     from ..wire.frames import Assembly
     from .command_sequence import Commands
-    from .owners import SessionCore
+    from .owners import ClientLinkSession
 
 MESSAGES: Final = 0
 OCTETS: Final = 1
@@ -80,10 +80,10 @@ def arguments_of(source: Source) -> tuple[dict[str, Any], dict[Any, Any]]:
 class ClientReceiver(LinkEndpoint, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
-    session: SessionCore
+    session: ClientLinkSession
     credit: int
 
-    def __init__(self, session: SessionCore, terms: LinkTerms, destination: str) -> None:
+    def __init__(self, session: ClientLinkSession, terms: LinkTerms, destination: str) -> None:
         super().__init__(session, terms.name)
         self.terms: LinkTerms = terms
         self.destination = destination

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from ..command_ids import PendingCommand
     from .branches import Branch
-    from .owners import SessionCore
+    from .owners import ClientLinkSession
 
 WINDOW: Final = 1000
 """The greatest number of transfers without completion, on one link."""
@@ -35,10 +35,10 @@ WINDOW: Final = 1000
 class ClientSender(LinkEndpoint, WholeMessageSender):
     """See `SenderLink` for the contract."""
 
-    session: SessionCore
+    session: ClientLinkSession
     frame_room = 0
 
-    def __init__(self, session: SessionCore, terms: LinkTerms) -> None:
+    def __init__(self, session: ClientLinkSession, terms: LinkTerms) -> None:
         super().__init__(session, terms.name)
         self.terms: LinkTerms = terms
         self.unsettled: dict[bytes, OutgoingDelivery] = {}

@@ -27,6 +27,7 @@ from ....messaging import Accepted, Coordinator, Error, Modified, Rejected
 from ..codes import CLIENTS_REJECT, INFINITE, UNSPECIFIED, SessionFault, condition, reject_text
 from ..command_ids import CommandOwner, PendingCommand, chunks, to_ranges, unwrap_serial
 from ..login import ClientLogin
+from ..session import SessionEndpoint
 from ..states import SessionState, Step
 from ..wire.commands import (
     DtxRollback,
@@ -49,7 +50,6 @@ from ..wire.struct import Command
 from .branches import Transactions
 from .command_sequence import Commands, CommandSequence, RequestFailed
 from .declare import commands_of, look_exchange
-from .owners import SessionCore
 from .receiver import ClientReceiver
 from .sender import ClientSender
 from .transactions import ClientCoordinator
@@ -57,7 +57,8 @@ from .transactions import ClientCoordinator
 if TYPE_CHECKING:
     from ....engine import IncomingDelivery, ReceiverLink, SenderLink
     from ....messaging import DeliveryState
-    from .owners import ConnectionCore
+    from ..link import LinkEndpoint
+    from .owners import ClientSessionEngine, ExactReceiver
 
 Verb = tuple[str, str]
 """The disposition of a transfer: the verb, and the text of a rejection."""
@@ -81,7 +82,7 @@ class _AfterRoundTrip(CommandOwner):
 class _SettleWhenCompleted(CommandOwner):
     """Deliveries that are settled once the server has their outcome (receiver-settle-mode "second")."""
 
-    def __init__(self, deliveries: list[tuple[ClientReceiver, IncomingDelivery]]) -> None:
+    def __init__(self, deliveries: list[tuple[ExactReceiver, IncomingDelivery]]) -> None:
         self._deliveries = deliveries
 
     def completed(self, sent: PendingCommand) -> None:
@@ -90,24 +91,25 @@ class _SettleWhenCompleted(CommandOwner):
                 link.settled_exactly(delivery)
 
 
-class ClientSession(SessionCore):
+class ClientSession(SessionEndpoint):
     """See `Session` for the contract."""
 
+    engine: ClientSessionEngine
     terms: SessionTerms | None
     remote: SessionTerms | None
     name: bytes
 
-    def __init__(self, engine: ConnectionCore, channel: int) -> None:
+    def __init__(self, engine: ClientSessionEngine, channel: int) -> None:
         super().__init__(engine, channel)
         self.publisher_credit: int | None = None
         self.transactions: Transactions = Transactions()
-        self._links: dict[ClientSender | ClientReceiver | ClientCoordinator, None] = {}
+        self._links: dict[LinkEndpoint, None] = {}
         self._by_destination: dict[str, ClientReceiver] = {}
         self._dispositions: dict[Verb, list[int]] = {}
-        self._exact_dispositions: dict[Verb, list[tuple[ClientReceiver, IncomingDelivery]]] = {}
+        self._exact_dispositions: dict[Verb, list[tuple[ExactReceiver, IncomingDelivery]]] = {}
         self._round_trip: _AfterRoundTrip | None = None
         self._pending: dict[PendingRequest[Any], None] = {}
-        self._waking: dict[ClientSender, None] = {}
+        self._waking: dict[SenderLink, None] = {}
 
     # Beginning
 
@@ -139,7 +141,7 @@ class ClientSession(SessionCore):
 
     # Resuming
 
-    def resume(self, engine: ConnectionCore, channel: int) -> None:
+    def resume(self, engine: ClientSessionEngine, channel: int) -> None:
         """Attach to the session on another connection."""
         self.rebind(engine, channel)
         for link in self._links:
@@ -183,14 +185,12 @@ class ClientSession(SessionCore):
         if any(link.name == terms.name and link.is_sender is sends and not link.detached for link in self._links):
             raise LocalProtocolError(f"the link name {terms.name!r} is in use")
 
-    def forget(self, link: Any) -> None:
+    def forget(self, link: LinkEndpoint) -> None:
         self._links.pop(link, None)
         if isinstance(link, ClientReceiver) and self._by_destination.get(link.destination) is link:
             del self._by_destination[link.destination]
 
-    def find(
-        self, link: ClientSender | ClientReceiver, address: Address | None, found: Callable[[Address], None]
-    ) -> None:
+    def find(self, link: LinkEndpoint, address: Address | None, found: Callable[[Address], None]) -> None:
         """Look for the node that `address` names, or make a queue for the link if it is None; then call `found`."""
         assert link.terms is not None
 
@@ -275,7 +275,7 @@ class ClientSession(SessionCore):
                 self.engine.flush_later(self)
             self._dispositions.setdefault(RELEASE, []).append(unwrap_serial(number, self.inbox.next))
 
-    def dispose_exactly(self, link: ClientReceiver, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
+    def dispose_exactly(self, link: ExactReceiver, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
         """Tell the server the outcome of `delivery`, and settle it once the server has confirmed that."""
         assert delivery.delivery_id is not None
         self.engine.flush_later(self)
@@ -302,7 +302,7 @@ class ClientSession(SessionCore):
         if self.publisher_credit is not None:
             self.publisher_credit -= 1
 
-    def credit_changed(self, link: ClientSender) -> None:
+    def credit_changed(self, link: SenderLink) -> None:
         """Tell `CreditChanged` for `link` with the next events."""
         self._waking[link] = None
         self.engine.tell_later(self)

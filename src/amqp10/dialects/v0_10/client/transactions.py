@@ -41,7 +41,7 @@ from .branches import FORMAT, Branch
 if TYPE_CHECKING:
     from ..command_ids import PendingCommand
     from .command_sequence import Commands
-    from .owners import SessionCore
+    from .owners import ClientLinkSession
 
 TIMEOUT: Final = 60
 """Seconds until the server ends a branch whose client is gone; see `BYTES_PER_SECOND`."""
@@ -72,10 +72,10 @@ class _EndResult(CommandOwner):
 class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     """The sending link to a coordinator; see `SenderLink`. What is sent on it becomes commands, never a transfer."""
 
-    session: SessionCore
+    session: ClientLinkSession
     frame_room = 0
 
-    def __init__(self, session: SessionCore, terms: LinkTerms) -> None:
+    def __init__(self, session: ClientLinkSession, terms: LinkTerms) -> None:
         super().__init__(session, terms.name)
         self.terms: LinkTerms = terms
         self.unsettled: dict[bytes, OutgoingDelivery] = {}

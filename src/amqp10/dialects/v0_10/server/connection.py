@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionBegun, SessionTerms
 from ....errors import AuthenticationFailed, LocalProtocolError, RemoteProtocolError
 from ..._kit.backlog import Backlog
+from ..engine import V010Engine
 from ..login import ServerLogin
 from ..states import ConnectionState, Step
 from ..wire.controls import (
@@ -19,7 +20,6 @@ from ..wire.controls import (
 )
 from ..wire.frames import CONTROL, HEAD_SIZE, PROTOCOL_HEADER, Assembly
 from ..wire.struct import decode_control
-from .owners import ConnectionCore
 from .session import ServerSession
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .transactions import ServedBranch
 
 
-class ServerEngine(ConnectionCore):
+class ServerEngine(V010Engine):
     """See `Engine`.
 
     Args:
@@ -128,4 +128,5 @@ class ServerEngine(ConnectionCore):
             self.stopping.discard(whose)
         if bool(self.stopping) is not before:
             for session in list(self.sessions.values()):
+                assert isinstance(session, ServerSession)
                 session.throttle_publishers(stop)

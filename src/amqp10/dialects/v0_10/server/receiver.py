@@ -30,7 +30,7 @@ from ..wire.commands import MessageTransfer
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from ..wire.frames import Assembly
-    from .owners import SessionCore
+    from .owners import ServerLinkSession
 
 
 # The conditions that end the session, though only one message failed.
@@ -40,10 +40,10 @@ _FATAL: Final = frozenset({"amqp:not-found", "amqp:unauthorized-access"})
 class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
-    session: SessionCore
+    session: ServerLinkSession
     credit: int
 
-    def __init__(self, session: SessionCore, name: str, target: Any = None) -> None:
+    def __init__(self, session: ServerLinkSession, name: str, target: Any = None) -> None:
         super().__init__(session, name)
         terminus = target if target is not None else Target(None)
         self.remote: LinkTerms = LinkTerms(name, Source(outcomes=OUTCOME_NAMES), terminus, on_demand=False)

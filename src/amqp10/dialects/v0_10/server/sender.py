@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ....engine import Address
     from ....messaging import DeliveryState
     from ..command_ids import PendingCommand
-    from .owners import SessionCore
+    from .owners import ServerLinkSession
 
 WINDOW_MODE: Final = 1
 
@@ -62,13 +62,13 @@ class Credit:
 class ServerSender(LinkEndpoint, WholeMessageSender):
     """See `SenderLink` for the contract."""
 
-    session: SessionCore
+    session: ServerLinkSession
     frame_room = 0
     drain: bool
     messages: Credit
     octets: Credit
 
-    def __init__(self, session: SessionCore, number: int, subscribe: MessageSubscribe, source: Source) -> None:
+    def __init__(self, session: ServerLinkSession, number: int, subscribe: MessageSubscribe, source: Source) -> None:
         super().__init__(session, subscribe.destination or "")
         self.destination: str = subscribe.destination or ""
         self.number = number

@@ -26,6 +26,7 @@ from ....types import SERIAL_MASK, Symbol
 from ..._kit.id_order import IdOrder
 from ..codes import CLIENTS_REJECT, UNSPECIFIED, SessionFault, condition, error_from, execution_code
 from ..command_ids import chunks, ids_in, to_ranges, unwrap_serial
+from ..session import SessionEndpoint
 from ..states import SessionState, Step
 from ..wire.commands import (
     Acquired,
@@ -52,14 +53,14 @@ from ..wire.controls import SessionAttach, SessionAttached, SessionDetach, Sessi
 from ..wire.frames import CONTROL, Assembly
 from ..wire.struct import Command, Ranges, Struct, decode_control
 from .declare import RULES, Answer, request_of
-from .owners import SessionCore
 from .receiver import ServerReceiver
 from .sender import ServerSender
 from .transactions import TRANSACTIONAL, ServerCoordinator
 
 if TYPE_CHECKING:
     from ....engine import OutgoingDelivery, ReceiverLink, SenderLink
-    from .owners import ConnectionCore
+    from ..link import LinkEndpoint
+    from .owners import ServerSessionEngine
 
 SESSION_BUSY = 1
 TRANSPORT_BUSY = 2
@@ -82,21 +83,22 @@ class Asked(NamedTuple):
     answer: Answer
 
 
-class ServerSession(SessionCore):
+class ServerSession(SessionEndpoint):
     """See `Session` for the contract."""
 
+    engine: ServerSessionEngine
     request_rules = RULES
     remote: SessionTerms | None
     terms: SessionTerms | None
     name: bytes
 
-    def __init__(self, engine: ConnectionCore, channel: int) -> None:
+    def __init__(self, engine: ServerSessionEngine, channel: int) -> None:
         super().__init__(engine, channel)
         self.deliveries: dict[int, OutgoingDelivery] = {}
         self._order = IdOrder(self.deliveries, attrgetter("tag"))
         self.transaction: bytes | None = None
         self._senders: dict[str, ServerSender] = {}
-        self._links: dict[ServerSender | ServerReceiver, None] = {}
+        self._links: dict[LinkEndpoint, None] = {}
         self._receiver: ServerReceiver | None = None
         self._coordinator: ServerCoordinator | None = None
         self.current: int = 0  # the command that a transaction waits for
@@ -150,7 +152,7 @@ class ServerSession(SessionCore):
         keeper = self.engine.session_keeper
         return keeper.longest if keeper is not None else 0
 
-    def resume(self, engine: ConnectionCore, channel: int) -> None:
+    def resume(self, engine: ServerSessionEngine, channel: int) -> None:
         """Resume the session on another connection, for the client attached to it again."""
         branches = self.engine.branches
         self.engine.hold(-self._not_taken[0], -self._not_taken[1])
@@ -395,8 +397,8 @@ class ServerSession(SessionCore):
 
     def _acquired(self, deliveries: Iterable[OutgoingDelivery]) -> Acquired:
         for delivery in deliveries:
-            link: Any = delivery.link
-            link.acquired(delivery)
+            assert isinstance(delivery.link, ServerSender)
+            delivery.link.acquired(delivery)
         return Acquired(to_ranges(unwrap_serial(each.delivery_id or 0, self.outbox.next) for each in deliveries))
 
     def _resume(self, number: int, command: MessageResume) -> None:
@@ -491,11 +493,11 @@ class ServerSession(SessionCore):
             self.detach()
 
     @property
-    def links(self) -> tuple[ServerSender | ServerReceiver, ...]:
+    def links(self) -> tuple[LinkEndpoint, ...]:
         """The links that are not over."""
         return tuple(self._links)
 
-    def forget(self, link: Any) -> None:
+    def forget(self, link: LinkEndpoint) -> None:
         self._links.pop(link, None)
         if isinstance(link, ServerSender) and self._senders.get(link.destination) is link:
             del self._senders[link.destination]

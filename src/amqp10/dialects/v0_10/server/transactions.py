@@ -53,7 +53,7 @@ from .receiver import ServerReceiver
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from .owners import SessionCore
+    from .owners import ServerLinkSession
 
 
 def key_of(xid: Xid) -> BranchId:
@@ -88,7 +88,7 @@ class ServerCoordinator(RelayCoordinator, ServerReceiver):
 
     credit: int
 
-    def __init__(self, session: SessionCore) -> None:
+    def __init__(self, session: ServerLinkSession) -> None:
         super().__init__(session, "transactions", Coordinator(("amqp:local-transactions", "amqp:multi-txns-per-ssn")))
         self._mode = ""
         self._asked: dict[bytes, Callable[[Any], None]] = {}
