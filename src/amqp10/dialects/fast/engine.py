@@ -62,6 +62,12 @@ class OpenSession(Protocol):
     def over(self, cause: AmqpError | None) -> None: ...
 
 
+class Flushed(Protocol):
+    """An object that keeps back commands, to merge them, until the next output."""
+
+    def flush(self) -> None: ...
+
+
 class FastEngine(TimedEngine, Machine[ConnectionState]):
     """One end of an AMQP/Fast connection, see `Engine`; `ClientEngine` and `ServerEngine` are the two.
 
@@ -91,7 +97,7 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
         self.state = ConnectionState.IDLE
         self._output: list[bytes] = []
         self._events: list[Event] = []
-        self._owing: dict[Any, None] = {}  # their `flush` is called before the next output
+        self._owing: dict[Flushed, None] = {}  # their `flush` is called before the next output
 
     def entered(self, state: ConnectionState) -> None:
         self.opened = state is ConnectionState.OPENED
@@ -203,7 +209,7 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
         self._output.append(data)
         self.output_size += len(data)
 
-    def flush_later(self, debtor: Any) -> None:
+    def flush_later(self, debtor: Flushed) -> None:
         """Call `flush` of `debtor` before the next output."""
         if debtor not in self._owing:
             self._owing[debtor] = None

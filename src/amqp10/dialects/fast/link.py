@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from ..._machine import Machine
 from ...engine import LinkEnded
 from ...errors import EndpointError, LinkDetached, LocalProtocolError
 from .._kit.links import PlainLink
+from .._kit.parents import EventSession
 from .states import LINK, LinkState, Step
 
 if TYPE_CHECKING:
     from ...engine import LinkTerms
     from ...errors import AmqpError
     from ...messaging import Error
-    from .engine import FastEngine
-    from .session import SessionEndpoint
+    from .session import EndpointEngine, SessionLink
 
 
 _ATTACHED: Final = frozenset({LinkState.ATTACHED, LinkState.CLIENT_CLOSED})
 _GONE: Final = frozenset({LinkState.CLIENT_CLOSED, LinkState.OVER})
+
+
+class EndpointSession(EventSession, Protocol):
+    """The session of a link, as both ends of it see it."""
+
+    @property
+    def engine(self) -> EndpointEngine: ...
+
+    @property
+    def links(self) -> dict[SessionLink, None]: ...
 
 
 class LinkEndpoint(PlainLink, Machine[LinkState]):
@@ -31,13 +41,13 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
 
     noun = "link"
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
-    session: SessionEndpoint
+    session: EndpointSession
     attached: bool
     terms: LinkTerms | None
 
-    def __init__(self, session: SessionEndpoint, name: str) -> None:
+    def __init__(self, session: EndpointSession, name: str) -> None:
         self.session = session
-        self.engine: FastEngine = session.engine
+        self.engine: EndpointEngine = session.engine
         self.state = LinkState.ATTACHING
         self.gone: bool = False
         self._name = name
@@ -72,6 +82,9 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
         """Send nothing more on the link, because its handle, its channel or the connection is closed by this side."""
         if self.may(Step.DETACH):
             self.advance(Step.DETACH)
+
+    def session_ends(self) -> None:
+        """Write what has to be written before the session ends; a server's links have nothing."""
 
     def over(self, closed: bool, cause: AmqpError | None) -> None:
         """End the link, and emit `LinkEnded` the first time."""

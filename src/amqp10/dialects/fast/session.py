@@ -2,18 +2,68 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from ..._machine import Machine
 from ...engine import Session, SessionUnmapped
 from ...errors import EndpointError, SessionEnded
+from .._kit.parents import EventEngine
 from .states import SESSION, SessionState, Step
 
 if TYPE_CHECKING:
-    from ...engine import SessionTerms
+    from ...engine import OutgoingDelivery, SenderLink, SessionTerms
     from ...errors import AmqpError
     from ...messaging import Error
-    from .engine import FastEngine
+    from .engine import Flushed
+    from .wire.command_table import Command
+
+
+class EndpointEngine(EventEngine, Protocol):
+    """The engine, as sessions and links see it.
+
+    Attributes:
+        frame_max: the largest command, and the largest fragment, that the peer takes.
+        close_sent: this side has sent its connection-close.
+        partial: octets of incomplete messages that came.
+    """
+
+    frame_max: int
+    close_sent: bool
+    partial: int
+
+    def write(self, command: Command, content: bytes = b"") -> None:
+        """Queue a command."""
+
+    def report_outcome(self, link: SenderLink, delivery: OutgoingDelivery) -> None:
+        """Emit that an outcome came; successive outcomes of one link share one event."""
+
+    def report_credit(self, link: SenderLink) -> None:
+        """Emit that the credit of a link changed, once in each batch of events."""
+
+    def flush_later(self, debtor: Flushed) -> None:
+        """Call `flush` of `debtor` before the next output."""
+
+    def flush(self) -> None:
+        """Call `flush` of all that wait for the next output."""
+
+    def count_partial(self, change: int) -> bool:
+        """Count octets of incomplete messages; return whether there is room for them."""
+
+
+class SessionLink(Protocol):
+    """A link, as its session sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_sender(self) -> bool: ...
+
+    def mark_detached(self) -> None: ...
+
+    def session_ends(self) -> None: ...
+
+    def over(self, closed: bool, cause: AmqpError | None) -> None: ...
 
 
 _GONE: Final = frozenset({SessionState.CLOSE_RCVD, SessionState.OVER})
@@ -29,9 +79,9 @@ class SessionEndpoint(Session, Machine[SessionState]):
 
     noun = "session"
     transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION
-    engine: FastEngine
+    engine: EndpointEngine
 
-    def __init__(self, engine: FastEngine) -> None:
+    def __init__(self, engine: EndpointEngine) -> None:
         self.engine = engine
         self.terms: SessionTerms | None = None
         self.remote: SessionTerms | None = None
@@ -39,7 +89,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
         self.begun: bool = False
         self.gone: bool = False
         self.strict_window = True
-        self.links: dict[Any, None] = {}
+        self.links: dict[SessionLink, None] = {}
 
     @property
     def sendable(self) -> bool:

@@ -15,7 +15,7 @@ from ..wire.commands import ChannelAck, ChannelCommit, HandleConsume, HandleFlow
 if TYPE_CHECKING:
     from ....engine import IncomingDelivery
     from ....messaging import Error
-    from ..engine import FastEngine
+    from ..session import EndpointEngine
     from .channel import ClientChannel
     from .handle import ClientHandle
 
@@ -25,11 +25,13 @@ MAX_PREFETCH: Final = 0xFFFF
 class ReceivingLink(Protocol):
     """A receiver, as its acknowledgments see it."""
 
-    engine: FastEngine
+    engine: EndpointEngine
     channel: ClientChannel
     handle: ClientHandle
     credit: int
     gone: bool
+
+    def flush(self) -> None: ...
 
     def consume(self, prefetch: int) -> HandleConsume: ...
 

@@ -14,11 +14,11 @@ from .transactions import ClientCoordinator
 
 if TYPE_CHECKING:
     from ....engine import IncomingDelivery, LinkTerms, OutgoingDelivery
-    from .owners import ConnectionCore, SessionCore
+    from .owners import ClientLinkSession, ClientSessionEngine
 
 
 def sender(
-    session: SessionCore, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None
+    session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None
 ) -> ClientSender | ClientCoordinator:
     """Attach a link for sending.
 
@@ -34,7 +34,9 @@ def sender(
     return link
 
 
-def receiver(session: SessionCore, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None) -> ClientReceiver:
+def receiver(
+    session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None
+) -> ClientReceiver:
     """Attach a link for receiving.
 
     Raises:
@@ -53,7 +55,7 @@ def receiver(session: SessionCore, terms: LinkTerms, resuming: Iterable[Incoming
     return link
 
 
-def _check_numbers(engine: ConnectionCore) -> None:
+def _check_numbers(engine: ClientSessionEngine) -> None:
     """Raise `LocalProtocolError` if no channel or handle is free, before the link begins."""
     engine.free_channel()
     engine.free_handle()

@@ -7,7 +7,7 @@ others of its channel between them, an acknowledgment is for all of a channel up
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ...._machine import Machine
 from ....errors import RemoteProtocolError
@@ -18,10 +18,8 @@ from ..states import CHANNEL, HandleState, Step
 from ..wire.commands import ChannelClose, ChannelOpen, ChannelReply
 
 if TYPE_CHECKING:
-    from .owners import ConnectionCore
+    from .owners import Answered, ChannelCommand, ChannelHandle, ClientSessionEngine
 
-Answered = Callable[[Error | None], None]
-"""Told of a reply: the error, or None where it was done."""
 Closed = Callable[[Error | None, bool], None]
 """Told that a channel is closed by both sides: why, and whether this side closed it first."""
 
@@ -40,10 +38,12 @@ class ClientChannel(Machine[HandleState]):
     noun = "channel"
     transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = CHANNEL
 
-    def __init__(self, engine: ConnectionCore, closed: Closed, opened: Answered, *, transacted: bool = False) -> None:
+    def __init__(
+        self, engine: ClientSessionEngine, closed: Closed, opened: Answered, *, transacted: bool = False
+    ) -> None:
         self.engine = engine
         self.id: int = engine.free_channel()
-        self.handles: dict[Any, None] = {}
+        self.handles: dict[ChannelHandle, None] = {}
         self.transacted = transacted
         self.state = HandleState.OPEN
         self.closing: bool = False
@@ -57,7 +57,7 @@ class ClientChannel(Machine[HandleState]):
     def entered(self, state: HandleState) -> None:
         self.closing = state is not HandleState.OPEN
 
-    def ask(self, command: Any, answered: Answered) -> None:
+    def ask(self, command: ChannelCommand, answered: Answered) -> None:
         """Write a command that the server is to confirm, and call `answered` with its reply."""
         self._last_tag = self._last_tag % 0xFFFF + 1
         self._waiting[self._last_tag] = answered

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ....engine import OTHER_PROTOCOLS, Authenticated, ConnectionOpened, ConnectionTerms, Role, foreign_header
+from ....engine import (
+    OTHER_PROTOCOLS,
+    Authenticated,
+    ConnectionOpened,
+    ConnectionTerms,
+    Role,
+    SenderLink,
+    foreign_header,
+)
 from ....errors import (
     AmqpError,
     AuthenticationFailed,
@@ -15,7 +23,7 @@ from ....errors import (
     Unsupported,
 )
 from ..codes import REFUSED, error_of
-from ..engine import is_done
+from ..engine import FastEngine, is_done
 from ..login import ClientLogin
 from ..states import ConnectionState, Step
 from ..wire.command_table import Command
@@ -37,24 +45,21 @@ from ..wire.commands import (
 from ..wire.frames import INITIATION, MIN_FRAME_MAX
 from ..wire.options import read_names, to_table
 from ..wire.values import MAX_SHORTSTR
-from .channel import ClientChannel
-from .owners import ConnectionCore
 from .send_window import SendWindow
 from .session import ClientSession
 
 if TYPE_CHECKING:
-    from ....engine import SessionTerms
+    from ....engine import Session, SessionTerms
     from ....messaging import Error
     from ....sasl import Mechanism
-    from .handle import ClientHandle
-    from .transactions import ClientTransaction
+    from .owners import EngineChannel, EngineHandle, OpenTransaction
 
 OPEN_TAG: Final = 1
 MAX_UNREAD: Final = 1 << 22
 """Octets of streamed bodies that may wait to be read by the owner; beyond that the engine stops reading."""
 
 
-class ClientEngine(ConnectionCore):
+class ClientEngine(FastEngine):
     """See `Engine`."""
 
     remote: ConnectionTerms | None
@@ -62,9 +67,9 @@ class ClientEngine(ConnectionCore):
 
     def __init__(self, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
         super().__init__(Role.CLIENT, terms)
-        self.channels: dict[int, ClientChannel] = {}
-        self.handles: dict[int, ClientHandle] = {}
-        self.transactions: dict[bytes, ClientTransaction] = {}
+        self.channels: dict[int, EngineChannel] = {}
+        self.handles: dict[int, EngineHandle] = {}
+        self.transactions: dict[bytes, OpenTransaction] = {}
         self.restart_names: set[str] = set()
         self.send_window: SendWindow = SendWindow(self._report_credit)
         self.handle_max: int = 0xFFFF
@@ -190,9 +195,10 @@ class ClientEngine(ConnectionCore):
         self._sessions[session] = None
         return session
 
-    def forget(self, session: ClientSession) -> None:
+    def forget(self, session: Session) -> None:
         """Forget a session that is over."""
-        self._sessions.pop(session, None)
+        if isinstance(session, ClientSession):
+            self._sessions.pop(session, None)
 
     def sessions(self) -> Iterable[ClientSession]:
         return list(self._sessions)
@@ -221,7 +227,7 @@ class ClientEngine(ConnectionCore):
         """Tell all attached senders that there is room for more messages."""
         for session in self._sessions:
             for link in session.links:
-                if link.is_sender and link.attached:
+                if isinstance(link, SenderLink) and link.attached:
                     self.report_credit(link)
 
     def unread(self, octets: int) -> None:
@@ -263,7 +269,7 @@ class ClientEngine(ConnectionCore):
     }
 
 
-def _free(taken: dict[int, Any], most: int, what: str) -> int:
+def _free(taken: Mapping[int, object], most: int, what: str) -> int:
     for number in range(1, len(taken) + 2):
         if number not in taken and number <= most:
             return number

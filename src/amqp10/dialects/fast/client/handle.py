@@ -14,8 +14,7 @@ from ..wire.command_table import Command
 from ..wire.commands import HandleClose, HandleOpen, HandleReply
 
 if TYPE_CHECKING:
-    from .channel import Answered, ClientChannel
-    from .owners import ConnectionCore
+    from .owners import Answered, ClientSessionEngine, HandleChannel
 
 MAX_TAG: Final = 0xFFFF
 
@@ -43,9 +42,9 @@ class ClientHandle(Machine[HandleState]):
     noun = "handle"
     transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = HANDLE
 
-    def __init__(self, channel: ClientChannel, owner: HandleOwner) -> None:
+    def __init__(self, channel: HandleChannel, owner: HandleOwner) -> None:
         self.channel = channel
-        self.engine: ConnectionCore = channel.engine
+        self.engine: ClientSessionEngine = channel.engine
         self.id: int = channel.engine.free_handle()
         self.state = HandleState.OPEN
         self.closing: bool = False

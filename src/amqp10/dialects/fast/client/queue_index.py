@@ -20,7 +20,7 @@ from .handle import ClientHandle, HandleOwner
 
 if TYPE_CHECKING:
     from .channel import ClientChannel
-    from .owners import ConnectionCore
+    from .owners import ClientSessionEngine
 
 MAX_LOOKED_AT: Final = 16
 """Queues whose handles are kept open for the next question."""
@@ -29,7 +29,7 @@ MAX_LOOKED_AT: Final = 16
 class QueueBrowsers(dict[tuple[str, str], "QueueBrowser"]):
     """The queues that a session looks at, by address and selector; the one that was asked last comes last."""
 
-    def __init__(self, engine: ConnectionCore, channel: ClientChannel) -> None:
+    def __init__(self, engine: ClientSessionEngine, channel: ClientChannel) -> None:
         super().__init__()
         self._engine = engine
         self._channel = channel
@@ -64,7 +64,7 @@ class QueueBrowser(HandleOwner):
     """One of them."""
 
     def __init__(
-        self, engine: ConnectionCore, channel: ClientChannel, browsers: QueueBrowsers, address: str, selector: str
+        self, engine: ClientSessionEngine, channel: ClientChannel, browsers: QueueBrowsers, address: str, selector: str
     ) -> None:
         self._engine = engine
         self._browsers = browsers

@@ -53,7 +53,7 @@ from .handle import ClientHandle, HandleOwner
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from .owners import SessionCore
+    from .owners import ClientLinkSession
 
 
 class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
@@ -63,13 +63,15 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         acknowledges: the server keeps messages until they are settled; False: the messages are copies.
     """
 
-    session: SessionCore
+    session: ClientLinkSession
     keeps_parts = True
     acknowledges = True
     remote: LinkTerms | None
     credit: int
 
-    def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None) -> None:
+    def __init__(
+        self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None
+    ) -> None:
         super().__init__(session, terms.name)
         self.terms: LinkTerms = terms
         self.incoming: deque[IncomingDelivery] = deque()
@@ -382,6 +384,24 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
             )
         transaction.accept(self, delivery)
         self.note_settled(delivery, state)
+
+    def obstacle(self, deliveries: list[IncomingDelivery]) -> Error | None:
+        """Return why a transaction cannot accept these deliveries; None if it can."""
+        if self.gone or self.handle.closing:
+            return Error(Symbol("amqp:transaction:rollback"), "the receiver of what was accepted is gone")
+        if not self.acks.covers(deliveries):
+            return Error(
+                Symbol("amqp:precondition-failed"),
+                "messages are acknowledged in order: one that came before is not settled",
+            )
+        return None
+
+    def settle_before_commit(self, deliveries: list[IncomingDelivery]) -> None:
+        """Write the acknowledgments of a transaction, which the next commit makes count."""
+        self.acks.write()  # what is due outside of the transaction
+        for delivery in deliveries:
+            self.acks.settled(delivery)
+        self.acks.write(commit=False)
 
     def undo(self, delivery: IncomingDelivery) -> None:
         """Give a delivery back to the server, because the transaction in which it was accepted is rolled back."""

@@ -31,7 +31,7 @@ from .transactions import unknown
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from .owners import SessionCore
+    from .owners import ClientLinkSession
 
 WINDOW: Final = 1000
 """Messages that may be on their way without an outcome."""
@@ -40,11 +40,13 @@ WINDOW: Final = 1000
 class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
     """See `SenderLink`."""
 
-    session: SessionCore
+    session: ClientLinkSession
     keeps_name = True
     remote: LinkTerms | None
 
-    def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None) -> None:
+    def __init__(
+        self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None
+    ) -> None:
         super().__init__(session, terms.name)
         self.terms: LinkTerms = terms
         self.share: SenderShare = SenderShare(session.engine.send_window)

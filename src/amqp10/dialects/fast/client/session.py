@@ -17,27 +17,27 @@ from ....engine import (
 )
 from ....errors import LocalProtocolError
 from ....messaging import Error
-from ..session import session_cause
+from ..session import SessionEndpoint, session_cause
 from ..states import Step
 from .attach import receiver, sender
 from .channel import ClientChannel
-from .owners import SessionCore
 from .queue_index import QueueBrowsers
 
 if TYPE_CHECKING:
     from ....engine import Request, RequestResult
     from ....errors import AmqpError
-    from .owners import ConnectionCore
+    from .owners import ClientSessionEngine
     from .receiver import ClientReceiver
 
 
-class ClientSession(SessionCore):
+class ClientSession(SessionEndpoint):
     """See `Session`: its own channel, and those of its links."""
 
+    engine: ClientSessionEngine
     terms: SessionTerms | None
     remote: SessionTerms | None
 
-    def __init__(self, engine: ConnectionCore) -> None:
+    def __init__(self, engine: ClientSessionEngine) -> None:
         super().__init__(engine)
         self.channel: ClientChannel
         self.next_delivery_id: int = 0

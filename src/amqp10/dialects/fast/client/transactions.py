@@ -28,8 +28,7 @@ from .send_window import SenderShare
 
 if TYPE_CHECKING:
     from ....engine import IncomingDelivery
-    from .owners import SessionCore
-    from .receiver import ClientReceiver
+    from .owners import ClientLinkSession, TransactedReceiver
 
 LOCAL: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 CREDIT: Final = 100
@@ -42,13 +41,13 @@ class ClientTransaction:
     def __init__(self) -> None:
         self.id: bytes = next(_ids).to_bytes(8, "big")
         self.sent: list[tuple[HandleOpen, str, bytes, int]] = []  # where to, the payload, its message-format
-        self.accepted: dict[ClientReceiver, list[IncomingDelivery]] = {}
+        self.accepted: dict[TransactedReceiver, list[IncomingDelivery]] = {}
 
     def post(self, opening: HandleOpen, to: str, payload: bytes, message_format: int) -> None:
         """Keep a message to send at the commit; `to`: its destination, on a handle without a name."""
         self.sent.append((opening, to, payload, message_format))
 
-    def accept(self, link: ClientReceiver, delivery: IncomingDelivery) -> None:
+    def accept(self, link: TransactedReceiver, delivery: IncomingDelivery) -> None:
         """Keep a delivery to acknowledge at the commit."""
         self.accepted.setdefault(link, []).append(delivery)
 
@@ -67,13 +66,9 @@ class ClientTransaction:
                 "amqp:not-implemented", "messages of several receivers can not be accepted in one transaction"
             )
         for link, deliveries in self.accepted.items():
-            if link.gone or link.handle.closing:
-                return _error("amqp:transaction:rollback", "the receiver of what was accepted is gone")
-            if not link.acks.covers(deliveries):
-                return _error(
-                    "amqp:precondition-failed",
-                    "messages are acknowledged in order: one that came before is not settled",
-                )
+            obstacle = link.obstacle(deliveries)
+            if obstacle is not None:
+                return obstacle
         return None
 
 
@@ -138,10 +133,7 @@ class Committing(HandleOwner):
                 command.dest_name = "" if partial else to
                 engine.write(command, content)
         if self._link is not None:
-            self._link.acks.write()  # what is due outside of the transaction
-            for delivery in self._transaction.accepted[self._link]:
-                self._link.acks.settled(delivery)
-            self._link.acks.write(commit=False)
+            self._link.settle_before_commit(self._transaction.accepted[self._link])
         self._commit_sent = True
         self._channel.ask(ChannelCommit(), self.finish)
 
@@ -168,9 +160,9 @@ class Committing(HandleOwner):
 class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     """The link on which the owner declares and discharges; nothing of it is on the wire but commits."""
 
-    session: SessionCore
+    session: ClientLinkSession
 
-    def __init__(self, session: SessionCore, terms: LinkTerms) -> None:
+    def __init__(self, session: ClientLinkSession, terms: LinkTerms) -> None:
         super().__init__(session, terms.name)
         self.terms: LinkTerms = terms
         self.remote: LinkTerms = LinkTerms(terms.name, terms.source, Coordinator(LOCAL), settle_mode="unsettled")

@@ -24,7 +24,7 @@ from .sender import ServerSender
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from .owners import HandleCore
+    from .owners import ServerLinkHandle
 
 MAX_FOUND: Final = 1000
 MAX_OCTETS: Final = 1 << 22
@@ -41,7 +41,7 @@ class ServerBrowser(ServerSender):
     credit: int
     terms: LinkTerms | None
 
-    def __init__(self, handle: HandleCore, remote: LinkTerms, *, last: int) -> None:
+    def __init__(self, handle: ServerLinkHandle, remote: LinkTerms, *, last: int) -> None:
         super().__init__(handle, remote, None)
         self._found: dict[int, tuple[bytes, int]] = {}
         self._octets = 0

@@ -13,6 +13,7 @@ from ....sasl import Success
 from ....types import Symbol
 from ..._kit.backlog import Backlog
 from ..codes import OK
+from ..engine import FastEngine, OpenSession
 from ..login import ServerLogin
 from ..states import ConnectionState, Step
 from ..wire.command_table import Command
@@ -41,19 +42,18 @@ from ..wire.commands import (
 )
 from ..wire.frames import INITIATION, MIN_FRAME_MAX
 from ..wire.options import read_names, to_table
-from .owners import ConnectionCore
 from .session import ServerSession
 
 if TYPE_CHECKING:
     from ....engine import SessionTerms
     from ....sasl import Authenticator
-    from .handle import ServerHandle
+    from .owners import EngineChannel, EngineHandle
 
 MAX_HANDLES: Final = 4096
 """The highest handle number that a client may choose."""
 
 
-class ServerEngine(ConnectionCore):
+class ServerEngine(FastEngine):
     """See `Engine`."""
 
     identity: str | None
@@ -61,8 +61,8 @@ class ServerEngine(ConnectionCore):
 
     def __init__(self, terms: ConnectionTerms, authenticator: Authenticator) -> None:
         super().__init__(Role.SERVER, terms)
-        self.channels: dict[int, ServerSession] = {}
-        self.handles: dict[int, ServerHandle] = {}
+        self.channels: dict[int, EngineChannel] = {}
+        self.handles: dict[int, EngineHandle] = {}
         self._login = ServerLogin(authenticator)
         self.uncommitted = 0
         self._open_tag = 0
@@ -167,7 +167,7 @@ class ServerEngine(ConnectionCore):
     def begin(self, terms: SessionTerms | None = None) -> ServerSession:
         raise LocalProtocolError("only the client begins sessions in AMQP/Fast")
 
-    def sessions(self) -> Iterable[ServerSession]:
+    def sessions(self) -> Iterable[OpenSession]:
         return list(self.channels.values())
 
     def _receive_channel_open(self, command: ChannelOpen, content: bytes) -> None:

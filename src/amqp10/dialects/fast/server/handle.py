@@ -42,12 +42,13 @@ from ..wire.commands import (
 )
 from ..wire.fragments import Assembly, read_head
 from .browser import ServerBrowser
-from .owners import ConnectionCore, HandleCore
+from .owners import ServerSessionEngine
 from .receiver import ServerReceiver
 from .sender import ServerSender, UnsubscribeLink
 
 if TYPE_CHECKING:
-    from .owners import SessionCore
+    from ....errors import AmqpError
+    from .owners import ServerLinkSession
 
 MAX_WAITING: Final = 1000
 """Commands of one handle that may wait for the answer to an earlier command."""
@@ -58,7 +59,7 @@ _MANY_SHOWN: Final = 1 << 31
 """After this many message numbers on one handle, the next browser on the handle numbers from 1 again."""
 
 
-class ServerHandle(HandleCore, Machine[HandleState]):
+class ServerHandle(Machine[HandleState]):
     """See the module.
 
     Attributes:
@@ -69,9 +70,9 @@ class ServerHandle(HandleCore, Machine[HandleState]):
 
     noun = "handle"
     transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = HANDLE
-    engine: ConnectionCore
+    engine: ServerSessionEngine
 
-    def __init__(self, session: SessionCore, opening: HandleOpen) -> None:
+    def __init__(self, session: ServerLinkSession, opening: HandleOpen) -> None:
         self.session = session
         self.engine = session.engine
         self.opening = opening
@@ -386,6 +387,10 @@ class ServerHandle(HandleCore, Machine[HandleState]):
         """Close the handle with an error, because the client did what is not allowed."""
         self.close(Error(Symbol(condition), description))
 
+    def unsubscribed(self) -> None:
+        """Forget the consumer, whose subscription is over."""
+        self.consumer = None
+
     def close(self, error: Error | None, reply_code: int | None = None) -> None:
         """Close the handle from this side; commands that still arrive for it are dropped.
 
@@ -414,7 +419,7 @@ class ServerHandle(HandleCore, Machine[HandleState]):
             else:
                 self.engine.flush_later(self)
 
-    def leave(self, cause: Any) -> None:
+    def leave(self, cause: AmqpError | None) -> None:
         """End the links, because the client closed the handle or its channel ended."""
         if not self.may(Step.RECEIVE_HANDLE_CLOSE):
             return

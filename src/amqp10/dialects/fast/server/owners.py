@@ -1,40 +1,101 @@
-"""What handles and links of a server use of the channel and the connection that they are on."""
+"""What handles and links of a server know of the channel and the connection that they are on."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
-from ..engine import FastEngine
-from ..session import SessionEndpoint
+from ..link import EndpointSession
+from ..session import EndpointEngine
 
 if TYPE_CHECKING:
-    from ....engine import OutgoingDelivery
+    from ....engine import OutgoingDelivery, ReceiverLink
+    from ....errors import AmqpError
     from ....messaging import DeliveryState, Error
+    from ..wire.command_table import Command
+    from ..wire.commands import HandleOpen
     from ..wire.fragments import Assembly
-    from .work import ChannelWork
+    from .work import ChannelWork, SendingLink
 
 
-class ConnectionCore(FastEngine):
+class ServerSessionEngine(EndpointEngine, Protocol):
     """A server's engine, as its channels see it.
 
     Attributes:
-        channels, handles: those that are not closed by both sides, by number.
-        partial: octets of incomplete messages.
         uncommitted: octets of messages that are sent in a transaction and not committed yet.
+        channels, handles: those that are not closed by both sides, by number.
     """
 
-    channels: dict[int, Any]
-    handles: dict[int, Any]
-    partial: int
     uncommitted: int
+    channels: dict[int, EngineChannel]
+    handles: dict[int, EngineHandle]
 
-    @abstractmethod
     def hold(self, messages: int, octets: int) -> None:
         """Count messages and octets that wait for credit; negative numbers for those that no longer wait."""
 
 
-class SessionCore(SessionEndpoint):
+class EngineChannel(Protocol):
+    """A channel, as its engine sees it.
+
+    Attributes:
+        closing: this side has sent its close.
+        holding: messages wait for credit, or a commit is under way.
+        dropped: handles that were on it when it was closed.
+        unacknowledged: the deliveries sent on it and not acknowledged, by number.
+    """
+
+    closing: bool
+    dropped: set[int]
+    unacknowledged: dict[int, OutgoingDelivery]
+
+    @property
+    def holding(self) -> bool: ...
+
+    def receive(self, command: Command) -> None: ...
+
+    def open_handle(self, command: HandleOpen) -> None: ...
+
+    def connection_closes(self) -> None: ...
+
+    def over(self, cause: AmqpError | None) -> None: ...
+
+
+class EngineHandle(Protocol):
+    """A handle, as its engine sees it."""
+
+    @property
+    def holding(self) -> bool:
+        """Return whether messages wait for credit, or a commit is under way."""
+
+    def receive(self, command: Command, content: bytes) -> None: ...
+
+
+class ChannelHandle(Protocol):
+    """A handle, as its channel sees it."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def holding(self) -> bool: ...
+
+    def leave(self, cause: AmqpError | None) -> None: ...
+
+    def forget(self) -> None: ...
+
+
+class ChannelCoordinator(Protocol):
+    """The link to the owner's coordinator, as its channel sees it."""
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a commit is under way, or waits."""
+
+    def commit(self, work: ChannelWork) -> None: ...
+
+    def leave(self, cause: AmqpError | None) -> None: ...
+
+
+class ServerLinkSession(EndpointSession, Protocol):
     """A server's channel, as its handles and links see it.
 
     Attributes:
@@ -49,74 +110,74 @@ class SessionCore(SessionEndpoint):
         coordinator: the link to the owner's coordinator, once it was needed.
     """
 
-    engine: ConnectionCore
     id: int
-    handles: dict[Any, None]
+    handles: dict[ChannelHandle, None]
     transacted: bool
     restartable: bool
     unacknowledged: dict[int, OutgoingDelivery]
     closing: bool
     work: ChannelWork
-    sending: Any
-    coordinator: Any
+    sending: ChannelHandle | None
+    coordinator: ChannelCoordinator | None
 
     @property
-    @abstractmethod
+    def engine(self) -> ServerSessionEngine: ...
+
+    @property
     def committing(self) -> bool:
         """Return whether a commit is under way, or waits."""
 
-    @abstractmethod
     def reply(self, tag: int, error: Error | None = None) -> None:
         """Reply to a command, if `tag` says that it asks for that."""
 
-    @abstractmethod
     def next_number(self) -> int:
         """Return the number of the next message."""
 
-    @abstractmethod
-    def post(self, link: Any, payload: bytes, message_format: int) -> None:
+    def post(self, link: SendingLink, payload: bytes, message_format: int) -> None:
         """Keep a message that was sent in the transaction."""
 
-    @abstractmethod
     def acknowledge(self, number: int | None, state: DeliveryState) -> None:
         """Give all messages up to `number` the outcome `state`."""
 
-    @abstractmethod
     def fault(self, condition: str, description: str) -> None:
         """Close the channel over a fault of the client's."""
 
 
-class HandleCore(ABC):
+class ServerLinkHandle(Protocol):
     """A server's handle, as its links see it.
 
     Attributes:
         closing: this side has sent its close.
         paused: the client has asked for a pause in deliveries.
         coming: the message that is still incomplete, if there is one.
-        producer, consumer: its links, None without one.
+        producer: the link for messages to its destination; None without one.
     """
 
-    session: SessionCore
-    engine: ConnectionCore
     id: int
     closing: bool
     paused: bool
     coming: Assembly | None
-    producer: Any
-    consumer: Any
 
-    @abstractmethod
+    @property
+    def session(self) -> ServerLinkSession: ...
+
+    @property
+    def engine(self) -> ServerSessionEngine: ...
+
+    @property
+    def producer(self) -> ReceiverLink | None: ...
+
     def opened(self, created: str | None) -> None:
         """Reply that the handle is open; `created`: the name that a temporary destination was given."""
 
-    @abstractmethod
+    def unsubscribed(self) -> None:
+        """Forget the consumer, whose subscription is over."""
+
     def reply(self, tag: int, error: Error | None = None, code: int | None = None) -> None:
         """Reply to a command, if `tag` says that it asks for that."""
 
-    @abstractmethod
     def close(self, error: Error | None, reply_code: int | None = None) -> None:
         """Close the handle from this side; `reply_code` replaces the reply code of `error`."""
 
-    @abstractmethod
     def go_on(self) -> None:
         """Take the commands that waited for an answer which has now come."""

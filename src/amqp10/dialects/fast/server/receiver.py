@@ -27,8 +27,9 @@ from ..states import Step
 from ..wire.fragments import Assembly
 
 if TYPE_CHECKING:
+    from ....errors import AmqpError
     from ....messaging import DeliveryState
-    from .owners import HandleCore, SessionCore
+    from .owners import ServerLinkHandle, ServerLinkSession
 
 
 class ServerReceiver(LinkEndpoint, PlainReceiver):
@@ -38,11 +39,11 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         anonymous: each message names its own destination.
     """
 
-    session: SessionCore
+    session: ServerLinkSession
     terms: LinkTerms | None
     credit: int
 
-    def __init__(self, handle: HandleCore, remote: LinkTerms) -> None:
+    def __init__(self, handle: ServerLinkHandle, remote: LinkTerms) -> None:
         super().__init__(handle.session, remote.name)
         self.remote: LinkTerms = remote
         self.anonymous: bool = isinstance(remote.target, Target) and not (
@@ -64,7 +65,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         if not self.take_answer(terms):
             return
         self._parts = parts_of(resuming or ())
-        self._engine.count_partial(sum(part.weight for part in self._parts.values()))
+        self.session.engine.count_partial(sum(part.weight for part in self._parts.values()))
         if self is self._handle.producer:
             assert self.remote is not None
             target, asked = terms.target, self.remote.target
@@ -115,7 +116,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         else:
             self._over_credit.append((delivery, len(payload)))
             if on_outcome is None:  # with `on_outcome` the transaction counts it
-                self._engine.hold(1, len(payload))
+                self.session.engine.hold(1, len(payload))
 
     def _hand_out(self, delivery: IncomingDelivery) -> None:
         self.credit -= 1
@@ -144,18 +145,14 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
             if delivery.tag not in self._listening:
                 released, octets = released + 1, octets + size
         if released:
-            self._engine.hold(-released, -octets)
-
-    @property
-    def _engine(self) -> Any:
-        return self.engine
+            self.session.engine.hold(-released, -octets)
 
     def drop_over_credit(self) -> None:
         """Discard messages that were not handed out, as the handle ends; call each `on_outcome` with None."""
         sizes = [size for delivery, size in self._over_credit if delivery.tag not in self._listening]
         self._over_credit.clear()
         if sizes:
-            self._engine.hold(-len(sizes), -sum(sizes))
+            self.session.engine.hold(-len(sizes), -sum(sizes))
         listening, self._listening = self._listening, {}
         for on_outcome in listening.values():
             on_outcome(None)
@@ -203,17 +200,17 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         """Take out the kept part of the message with the encoded head `head`; return None if no part was kept."""
         found = self._parts.pop(head, None)
         if found is not None:
-            self._engine.count_partial(-found.weight)
+            self.session.engine.count_partial(-found.weight)
         return found
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if not self.gone:
             self._handle.close(error)
 
-    def leave(self, closed: bool | None, cause: Any) -> None:
+    def leave(self, closed: bool | None, cause: AmqpError | None) -> None:
         """Tell the owner that the client has left; the owner can still settle the messages that it has received."""
         self.drop_over_credit()
-        self._engine.count_partial(-sum(part.weight for part in self._parts.values()))
+        self.session.engine.count_partial(-sum(part.weight for part in self._parts.values()))
         self.session.links.pop(self, None)
         if not self.gone:
             self.advance(Step.LEAVE if self.may(Step.LEAVE) else Step.END_LINK)

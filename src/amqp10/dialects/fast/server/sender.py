@@ -20,8 +20,9 @@ from ..wire.commands import HandleConsume, HandleFlow, HandleNotify, HandlePrepa
 from ..wire.fragments import body_hash, fragments
 
 if TYPE_CHECKING:
+    from ....errors import AmqpError
     from ....messaging import DeliveryState
-    from .owners import HandleCore, SessionCore
+    from .owners import ServerLinkHandle, ServerLinkSession
 
 
 class ServerSender(LinkEndpoint, PlainSender):
@@ -31,12 +32,12 @@ class ServerSender(LinkEndpoint, PlainSender):
         command: the client's command to consume; None for a temporary destination, which exists before that command.
     """
 
-    session: SessionCore
+    session: ServerLinkSession
     terms: LinkTerms | None
     drain: bool
     credit: int
 
-    def __init__(self, handle: HandleCore, remote: LinkTerms, command: HandleConsume | None) -> None:
+    def __init__(self, handle: ServerLinkHandle, remote: LinkTerms, command: HandleConsume | None) -> None:
         super().__init__(handle.session, remote.name)
         self.remote: LinkTerms = remote
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
@@ -303,7 +304,7 @@ class ServerSender(LinkEndpoint, PlainSender):
         if not self.gone:
             self._handle.close(error)
 
-    def leave(self, closed: bool | None, cause: Any) -> None:
+    def leave(self, closed: bool | None, cause: AmqpError | None) -> None:
         """End the link, because the client has left.
 
         Args:
@@ -322,7 +323,7 @@ class UnsubscribeLink(ServerSender):
 
     terms: LinkTerms | None
 
-    def __init__(self, handle: HandleCore, remote: LinkTerms, tag: int) -> None:
+    def __init__(self, handle: ServerLinkHandle, remote: LinkTerms, tag: int) -> None:
         super().__init__(handle, remote, None)
         self._tag = tag
 
@@ -338,6 +339,6 @@ class UnsubscribeLink(ServerSender):
 
     def _answer(self, error: Error | None) -> None:
         self._handle.reply(self._tag, error)
-        self._handle.consumer = None
+        self._handle.unsubscribed()
         self.leave(True, None)
         self._handle.go_on()

@@ -11,7 +11,7 @@ from ....errors import LocalProtocolError
 from ....messaging import ACCEPTED, DeliveryState, Error, TransactionalState
 from ....types import Symbol, serial_add, serial_lt
 from ..codes import OK, code_of, error_of
-from ..session import session_cause
+from ..session import SessionEndpoint, session_cause
 from ..states import SessionState, Step
 from ..wire.commands import (
     ChannelAck,
@@ -23,20 +23,20 @@ from ..wire.commands import (
     HandleOpen,
 )
 from .handle import ServerHandle
-from .owners import SessionCore
 from .transactions import ServerCoordinator
 from .work import MAX_MESSAGES, MAX_OCTETS, ChannelWork, too_much
 
 if TYPE_CHECKING:
-    from .owners import ConnectionCore
-    from .receiver import ServerReceiver
+    from ....errors import AmqpError
+    from .owners import ChannelCoordinator, ChannelHandle, ServerSessionEngine
     from .sender import ServerSender
+    from .work import SendingLink
 
 
 _LIVE: Final = frozenset({SessionState.OPEN_RCVD, SessionState.OPENED})
 
 
-class ServerSession(SessionCore):
+class ServerSession(SessionEndpoint):
     """See `Session`; only the client attaches links.
 
     Attributes:
@@ -44,24 +44,25 @@ class ServerSession(SessionCore):
         last_number: the number of the last message sent on the channel; the number after 2^32 - 1 is 1.
     """
 
+    engine: ServerSessionEngine
     terms: SessionTerms | None
 
-    def __init__(self, engine: ConnectionCore, command: ChannelOpen) -> None:
+    def __init__(self, engine: ServerSessionEngine, command: ChannelOpen) -> None:
         super().__init__(engine)
         self.remote: SessionTerms = SessionTerms()
         self.id: int = command.channel_id
-        self.handles: dict[ServerHandle, None] = {}
+        self.handles: dict[ChannelHandle, None] = {}
         self.transacted: bool = command.transacted
         self.restartable: bool = command.restartable
         self.unacknowledged: dict[int, OutgoingDelivery] = {}
         self.closing: bool = False
         self.advance(Step.RECEIVE_CHANNEL_OPEN)
         self.dropped: set[int] = set()
-        self.sending: ServerHandle | None = None
+        self.sending: ChannelHandle | None = None
         self._tag = command.confirm_tag
         self.last_number: int = 0
         self.work: ChannelWork = ChannelWork()  # since the last commit
-        self.coordinator: ServerCoordinator | None = None
+        self.coordinator: ChannelCoordinator | None = None
 
     def begin(self, terms: SessionTerms | None = None) -> None:
         if self.terms is not None:
@@ -138,7 +139,7 @@ class ServerSession(SessionCore):
             self.acknowledge(command.message_nbr, ACCEPTED)
         self.reply(command.confirm_tag)
 
-    def post(self, link: ServerReceiver, payload: bytes, message_format: int) -> None:
+    def post(self, link: SendingLink, payload: bytes, message_format: int) -> None:
         """Keep a message until its transaction is committed; end the channel if the transaction grows too large."""
         self.work.sent.append((link, payload, message_format))
         self.work.octets += len(payload)
@@ -233,6 +234,6 @@ class ServerSession(SessionCore):
             handle.forget()
         self.engine.channels.pop(self.id, None)
 
-    def over(self, cause: Any) -> None:
+    def over(self, cause: AmqpError | None) -> None:
         super().over(cause)
         self.engine.channels.pop(self.id, None)

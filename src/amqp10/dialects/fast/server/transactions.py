@@ -30,18 +30,19 @@ from ..link import LinkEndpoint
 from ..states import Step
 
 if TYPE_CHECKING:
-    from .owners import SessionCore
+    from ....errors import AmqpError
+    from .owners import ServerLinkSession
     from .work import ChannelWork
 
 
 class ServerCoordinator(LinkEndpoint, RelayCoordinator):
     """The link to the owner's coordinator, which is attached when it is first needed."""
 
-    session: SessionCore
+    session: ServerLinkSession
     terms: LinkTerms | None
     credit: int
 
-    def __init__(self, session: SessionCore) -> None:
+    def __init__(self, session: ServerLinkSession) -> None:
         super().__init__(session, f"transactions-{session.id}")
         self.remote: LinkTerms = LinkTerms(self._name, target=Coordinator(), settle_mode="unsettled")
         self.incoming: deque[IncomingDelivery] = deque()
@@ -143,7 +144,7 @@ class ServerCoordinator(LinkEndpoint, RelayCoordinator):
         self.leave(None)
         self.session.coordinator = None
 
-    def leave(self, cause: Any) -> None:
+    def leave(self, cause: AmqpError | None) -> None:
         """End the link, because the channel ends; the owner rolls back the open transaction."""
         self.over(True, cause)
 
