@@ -26,24 +26,8 @@ if TYPE_CHECKING:
     from ._owners import OutcomeCounter
 
 
-class _Writes(Protocol):
-    def data_to_send(self) -> bytes: ...
-
-
 class _Sends(Protocol):
     def send(self, payload: bytes, *, settled: bool = False) -> OutgoingDelivery: ...
-
-
-class EngineFastLane:
-    """The members of an engine for speed."""
-
-    def buffers_to_send(self: _Writes) -> list[bytes | memoryview]:
-        """Return the bytes of `data_to_send` in several buffers, so that large payloads are not copied.
-
-        Rule: the buffers must not be changed afterwards. An empty list means that there is nothing to send.
-        """
-        data = self.data_to_send()
-        return [data] if data else []
 
 
 class SenderFastLane:

@@ -46,14 +46,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ._deliveries import IncomingDelivery, OutgoingDelivery
-from ._fast_lane import EngineFastLane, ReceiverFastLane, SenderFastLane, Unsettled, count_unsettled
+from ._fast_lane import ReceiverFastLane, SenderFastLane, Unsettled, count_unsettled
 from ._owners import NO_LINK_OWNER, NO_SESSION_OWNER, LinkOwner, SessionOwner
-from ._topology_requests import RequestSession
+from ._topology_requests import RequestRules
 
 if TYPE_CHECKING:
     from ..messaging import DeliveryState, Error
     from ._parents import LinkSession, SessionEngine
     from ._terms import ConnectionTerms, LinkTerms, Role, SessionTerms
+    from ._topology_requests import PendingRequest, Request, RequestResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Event:
     """The base of all events (`_events`)."""
 
 
-class Engine(EngineFastLane, ABC):
+class Engine(ABC):
     """One end of one connection.
 
     Attributes:
@@ -128,6 +129,14 @@ class Engine(EngineFastLane, ABC):
     @abstractmethod
     def data_to_send(self) -> bytes:
         """Return all bytes to write now, dispositions merged; b"" if there is nothing to write."""
+
+    def buffers_to_send(self) -> list[bytes | memoryview]:  # of the fast lane
+        """Return the bytes of `data_to_send` in several buffers, so that large payloads are not copied.
+
+        Rule: the buffers must not be changed afterwards. An empty list means that there is nothing to send.
+        """
+        data = self.data_to_send()
+        return [data] if data else []
 
     @abstractmethod
     def tick(self, now: float) -> float | None:
@@ -205,8 +214,8 @@ class SessionKeeper(ABC):
         return False
 
 
-class Session(RequestSession, ABC):
-    """One session (§2.5). Requests, which AMQP 1.0 does not have, are in `RequestSession`.
+class Session(ABC):
+    """One session (§2.5).
 
     Attributes:
         terms, remote: the terms of this side and of the peer; None until they are sent.
@@ -217,6 +226,7 @@ class Session(RequestSession, ABC):
         owner: the owner that began or answers the session; `NO_SESSION_OWNER` before that.
         suspended: the transport was lost, and the peer keeps the session; no event tells the end of the session or of
             its links. Calls are accepted, and their output is sent once `Engine.resume` has resumed the session.
+        request_rules: the server's rules for requests of the peer (`_topology_requests`).
     """
 
     engine: SessionEngine
@@ -226,6 +236,7 @@ class Session(RequestSession, ABC):
     strict_window: bool
     suspended: bool = False
     owner: SessionOwner = NO_SESSION_OWNER
+    request_rules: RequestRules = RequestRules()
 
     @property
     @abstractmethod
@@ -263,6 +274,23 @@ class Session(RequestSession, ABC):
     @abstractmethod
     def end(self, error: Error | None = None) -> None:
         """End the session, and its links with it."""
+
+    def request(self, request: Request[RequestResult]) -> PendingRequest[RequestResult]:
+        """Send a request; `RequestAnswered` comes when the peer answers, or when the session ends.
+
+        Raises:
+            Unsupported: the dialect has no such request; nothing was written.
+            LocalProtocolError: the session is over, or the dialect cannot express the request.
+        """
+        raise Unsupported(f"the dialect has no request {type(request).__name__}")
+
+    def answer(self, pending: PendingRequest[RequestResult], result: RequestResult) -> None:
+        """Answer a request that `RequestReceived` told; requests may be answered in any order."""
+        raise Unsupported("the dialect has no requests")
+
+    def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
+        """Refuse a request that `RequestReceived` told; in some dialects that ends the session."""
+        raise Unsupported("the dialect has no requests")
 
     def suspend(self) -> None:
         """Take the session from its transport, which is lost or taken for lost (`suspended`)."""

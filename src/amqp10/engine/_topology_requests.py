@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
-
-from ..errors import Unsupported
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from ..errors import AmqpError
@@ -108,33 +106,18 @@ class RequestOwner:
         """Act on the answer to a request of ours."""
 
 
-class RequestSession:
-    """The part of a session (`Session`) that sends and answers requests.
+class RequestSession(Protocol):
+    """The session of a request; see `Session`."""
 
-    Attributes:
-        request_rules: the server's rules for requests of the peer.
-        owner: the code that hears of the answers.
-    """
+    @property
+    def request_rules(self) -> RequestRules: ...
 
-    request_rules: RequestRules = RequestRules()
-    owner: RequestOwner
+    @property
+    def owner(self) -> RequestOwner: ...
 
-    def request(self, request: Request[RequestResult]) -> PendingRequest[RequestResult]:
-        """Send a request; `RequestAnswered` comes when the peer answers, or when the session ends.
+    def answer(self, pending: PendingRequest[RequestResult], result: RequestResult, /) -> None: ...
 
-        Raises:
-            Unsupported: the dialect has no such request; nothing was written.
-            LocalProtocolError: the session is over, or the dialect cannot express the request.
-        """
-        raise Unsupported(f"the dialect has no request {type(request).__name__}")
-
-    def answer(self, pending: PendingRequest[RequestResult], result: RequestResult) -> None:
-        """Answer a request that `RequestReceived` told; requests may be answered in any order."""
-        raise Unsupported("the dialect has no requests")
-
-    def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
-        """Refuse a request that `RequestReceived` told; in some dialects that ends the session."""
-        raise Unsupported("the dialect has no requests")
+    def refuse(self, pending: PendingRequest[Any], error: Error, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
