@@ -99,7 +99,7 @@ class Engine(ABC):
         self.partial += change
         return self.partial_keeper is None or self.partial_keeper(change)
 
-    def block(self, reason: str | None) -> None:  # few dialects can tell the peer
+    def block(self, reason: str | None) -> None:  # noqa: B027  # few dialects can tell the peer
         """Tell the peer that the server takes no messages at present, for `reason`; None: it takes them again.
 
         Does nothing in dialects that cannot tell it, or whose links have credit. The owners of links act on it
@@ -157,7 +157,7 @@ class Engine(ABC):
         self.open(terms)
         self.close(error)
 
-    def inherit(self, before: Engine) -> None:  # few dialects leave anything
+    def inherit(self, before: Engine) -> None:  # noqa: B027  # few dialects leave anything
         """Take over what the previous connection left open at the server; a client calls it before `start`.
 
         In a dialect with "find-outcomes" this engine asks the server what became of transactions whose discharge got

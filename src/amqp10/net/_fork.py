@@ -9,17 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from anyio import TypedAttributeProvider
 from anyio.abc import SocketAttribute
 
-_watched: WeakKeyDictionary[Any, tuple[Any, Callable[[Any], None] | None]] = WeakKeyDictionary()
+if TYPE_CHECKING:
+    from socket import socket
+
+Owner = TypeVar("Owner")
+
+_watched: WeakKeyDictionary[object, tuple[socket, Callable[[Any], None] | None]] = WeakKeyDictionary()
 
 
 def keep_from_children(
-    owner: Any, provider: TypedAttributeProvider, on_fork: Callable[[Any], None] | None = None
+    owner: Owner, provider: TypedAttributeProvider, on_fork: Callable[[Owner], None] | None = None
 ) -> None:
     """Close the socket of a stream or listener in each child that this process forks while `owner` lives.
 

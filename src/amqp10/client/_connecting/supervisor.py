@@ -14,11 +14,10 @@ import logging
 import math
 import os
 import random
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 from anyio.abc import ByteStream
@@ -63,29 +62,24 @@ MAX_REDIRECTS: Final = 10
 """Redirects in a row that are followed."""
 
 
-class TransportOwner(ABC):
+class TransportOwner(Protocol):
     """The connection, as its transports know it."""
 
     over: bool
     observers: Observers
 
-    @abstractmethod
     def adopt(self) -> None:
         """Take the engine and pump that are there now as the connection's own."""
 
-    @abstractmethod
     def handle(self, events: list[Event]) -> None:
         """Tell those concerned of the events of a pass."""
 
-    @abstractmethod
     def not_connected(self, error: Exception) -> None:
         """End: there is no connection, and no further attempt."""
 
-    @abstractmethod
     def closed_for_resuming(self, error: AmqpError) -> bool:
         """Return whether links were to be resumed as the peer closed: without their deliveries it may go on."""
 
-    @abstractmethod
     def forked(self) -> None:
         """End: this is a child process, and the connection is the parent's."""
 

@@ -21,7 +21,7 @@ from ...errors import AmqpError
 from ...net import Endpoint, Pump
 from ...profiles import Profile, recognize
 from ...sasl import Mechanism
-from .._connecting.supervisor import TransportOwner, TransportSupervisor
+from .._connecting.supervisor import TransportSupervisor
 from .._events import Observers
 from .._settings import Reconnect
 from .._stores.link_store import LinkStore
@@ -41,7 +41,7 @@ LinkWrapper = Callable[["UserConnection", type[Any]], type[Any]]
 """Returns the class that is to be made in place of a sender's or receiver's class: a subclass of it, mostly."""
 
 
-class Recovery(ABC):
+class Recovery(Protocol):
     """What sessions and links ask of the restorer; a connection without `reconnect` has none.
 
     Attributes:
@@ -52,63 +52,48 @@ class Recovery(ABC):
     settings: Reconnect
     sessions: dict[SessionCore, None]
 
-    @abstractmethod
     async def standing(self) -> None:
         """Wait while queues, exchanges and bindings are declared again."""
 
-    @abstractmethod
     def declared(self, session: SessionCore, request: Request[Any], answer: Any) -> None:
         """Record a request that was done."""
 
-    @abstractmethod
     def undeclared(self, request: Request[Any]) -> None:
         """Forget what a request deletes: it was done, or may have been."""
 
-    @abstractmethod
     def expect_answer(self, owner: Restorable) -> None:
         """Wait in the background for the answer to a begin or attach, and try another host where none comes."""
 
-    @abstractmethod
     def session_returns(self, session: SessionCore, error: AmqpError | None) -> bool:
         """Return whether a session that ended so is begun again."""
 
-    @abstractmethod
     def session_lost(self, session: SessionCore) -> None:
         """Begin a session again later: it is interrupted, by itself or with the connection."""
 
-    @abstractmethod
     def session_restored(self, session: SessionCore) -> None:
         """Record that a session is begun again."""
 
-    @abstractmethod
     def session_over(self, session: SessionCore) -> None:
         """Forget a session."""
 
-    @abstractmethod
     def link_returns(self, link: LinkCore, error: AmqpError | None, *, unresumed: bool) -> bool:
         """Return whether a link that ended so is attached again; `unresumed`: without its deliveries."""
 
-    @abstractmethod
     def refused_to_resume(self, link: LinkCore, error: AmqpError | None) -> bool:
         """Return whether a link has ended because it was to be resumed."""
 
-    @abstractmethod
     def link_lost(self, link: LinkCore, error: AmqpError | None, *, unresumed: bool) -> None:
         """Attach a link again later: it is interrupted, by itself, or with its session or the connection."""
 
-    @abstractmethod
     def link_restored(self, link: LinkCore) -> None:
         """Record that a link is attached again."""
 
-    @abstractmethod
     def link_over(self, link: LinkCore) -> None:
         """Forget a link, and the queue that goes with its last consumer."""
 
-    @abstractmethod
     def resume_again(self, link: LinkCore, left: int) -> bool:
         """Return whether to resume once more what could not be resumed at once; `left`: deliveries still to do."""
 
-    @abstractmethod
     def restore_link(self, link: LinkCore) -> None:
         """Attach a link again, if it is time for that."""
 
@@ -350,7 +335,7 @@ class SessionCore(Lifecycle, SessionOwner, ABC):
     async def leave(self, deadline: float) -> None: ...
 
 
-class ConnectionCore(Lifecycle, TransportOwner):
+class ConnectionCore(Lifecycle, ABC):
     """A connection, as its sessions, links and the restorer know it: its facts, its engine, room in its output.
 
     Attributes:

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ...engine import IncomingDelivery, OutgoingDelivery
+from ...engine import Link as EngineLink
+from ...errors import AmqpError
 from ...messaging import Outcome, TransactionalState
-from .connection import LinkCore
+from .connection import ConnectionCore, LinkCore
 
 TransactionState = Literal["new", "active", "ending", "committed", "rolled-back", "in-doubt"]
 
 
-class AcquiringCore(LinkCore):
+class TransactedLink(Protocol):
+    """A link with work in a transaction; see `LinkCore`."""
+
+    @property
+    def connection(self) -> ConnectionCore: ...
+
+    @property
+    def engine_link(self) -> EngineLink | None: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def loss(self) -> AmqpError | None: ...
+
+    @property
+    def cause(self) -> AmqpError | None: ...
+
+    def lost(self) -> Exception: ...
+
+
+class AcquiringReceiver(TransactedLink, Protocol):
     """A receiver that can acquire messages as part of a transaction (§4.4.3)."""
 
-    __slots__ = ()
-
-    @abstractmethod
     async def stop_acquiring(self) -> None:
         """Ask the peer to stop sending before the transaction ends: later messages might not belong to it."""
 
-    @abstractmethod
     def acquired_in(self, transaction: TransactionCore) -> None:
         """Stop acquiring: the transaction is over. After a rollback the peer has the acquired messages again."""
 
@@ -44,7 +62,7 @@ def work_of(transaction: TransactionFace) -> TransactionCore:
     return transaction._core
 
 
-class TransactionCore(ABC):
+class TransactionCore(Protocol):
     """The core of a transaction: the operations that can be part of it.
 
     Attributes:
@@ -58,26 +76,20 @@ class TransactionCore(ABC):
     released_state: TransactionalState
     streams: dict[Any, Callable[[str], None]]  # incomplete streams, and the function that aborts each
 
-    @abstractmethod
     def post(self, sender: LinkCore) -> TransactionalState:
         """Return the delivery state for a message that is sent as part of the transaction (§4.4.1)."""
 
-    @abstractmethod
     def add(self, delivery: OutgoingDelivery) -> None:
         """Record a message that was sent as part of this: it is committed only if the message is accepted."""
 
-    @abstractmethod
     def state_for_outcome(self, delivery: IncomingDelivery, outcome: Outcome) -> TransactionalState:
         """Return the state that gives a delivery its outcome as part of this (§4.4.2)."""
 
-    @abstractmethod
     def outcome_written(self, delivery: IncomingDelivery) -> None:
         """Record that the outcome was written."""
 
-    @abstractmethod
-    def acquire(self, receiver: AcquiringCore) -> bytes:
+    def acquire(self, receiver: AcquiringReceiver) -> bytes:
         """Record that a receiver acquires messages as part of this (§4.4.3); return the id for its flows."""
 
-    @abstractmethod
-    def check_acquiring(self, receiver: AcquiringCore) -> None:
+    def check_acquiring(self, receiver: AcquiringReceiver) -> None:
         """Raise if the receiver's link was lost: no more deliveries of this transaction will come."""

@@ -24,7 +24,7 @@ from ...messaging import (
     unapplied_filters,
 )
 from ...types import Symbol, encode
-from .._core.transaction_work import AcquiringCore, TransactionCore
+from .._core.transaction_work import TransactionCore
 from .._links.link import ClientLink, ReceiverActivity
 from .consumer import YIELD_AFTER_MESSAGES, Consumer
 from .credit import Credit, checked_credit
@@ -54,7 +54,7 @@ Processing = Callable[[Sequence[Message]], AbstractContextManager[object]]
 """Makes a block around the handling of deliveries."""
 
 
-class ReceiverCore(ClientLink, AcquiringCore):
+class ReceiverCore(ClientLink):
     """The core of a receiver.
 
     Attributes:

@@ -18,7 +18,7 @@ from ...engine import Request, SenderLink
 from ...errors import AmqpError, ConnectionClosed, LinkDetached, LocalProtocolError, SessionEnded
 from ...messaging import Target
 from .._connecting.policy import is_transient, is_unrelated_to_resume
-from .._core.connection import ConnectionCore, LinkCore, Recovery, Restorable, SessionCore
+from .._core.connection import ConnectionCore, LinkCore, Restorable, SessionCore
 from .._sending.delivery import Repeating
 from .declarations import Declarations
 from .pending_answers import PendingAnswers
@@ -58,7 +58,7 @@ class Attempts:
     restored_at: float = 0.0
 
 
-class Restorer(Recovery):
+class Restorer:
     """Of one connection that has `reconnect`.
 
     Attributes:

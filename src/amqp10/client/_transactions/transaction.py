@@ -47,7 +47,7 @@ from .._core.close_deadline import shielded_until
 from .._core.connection import ConnectionCore, LinkCore, SessionCore
 from .._core.faces import core_of
 from .._core.states import Step
-from .._core.transaction_work import AcquiringCore, TransactionCore, TransactionFace, TransactionState
+from .._core.transaction_work import AcquiringReceiver, TransactedLink, TransactionFace, TransactionState
 from .._errors import fresh
 from .._receiving.delivery import settle_committed
 from .._sending.core import SenderCore
@@ -62,7 +62,7 @@ SEVERAL_SESSIONS = "amqp:multi-ssns-per-txn"
 OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:declared:list")
 
 
-class ClientTransaction(TransactionCore):
+class ClientTransaction:
     """The core of a transaction: it declares it, keeps account of the work, and ends it."""
 
     _coordinator: CoordinatorSender
@@ -79,7 +79,7 @@ class ClientTransaction(TransactionCore):
         # On which something was said that gets no answer before the commit, and how often they had been lost by then.
         self._unanswered: dict[LinkCore, int] = {}
         self.streams: dict[BodyWriter, Callable[[str], None]] = {}  # that are not complete
-        self._acquirers: dict[AcquiringCore, int] = {}  # and how often they had been lost before
+        self._acquirers: dict[AcquiringReceiver, int] = {}  # and how often they had been lost before
         self._retired: list[Any] = []  # that were given an outcome, and are not settled with that
 
     # Declaring
@@ -125,7 +125,7 @@ class ClientTransaction(TransactionCore):
 
     # Work
 
-    def _check(self, link: LinkCore) -> None:
+    def _check(self, link: TransactedLink) -> None:
         """Raise unless work on that link can be part of this."""
         if self.state != "active":
             raise LocalProtocolError("the transaction is not active: use it inside its `async with` block")
@@ -178,7 +178,7 @@ class ClientTransaction(TransactionCore):
         if not delivery.local_settled:
             self._retired.append(delivery)
 
-    def acquire(self, receiver: AcquiringCore) -> bytes:
+    def acquire(self, receiver: AcquiringReceiver) -> bytes:
         """Record that a receiver acquires messages as part of this (§4.4.3); return the id for its flows."""
         self._check(receiver)
         if not self._support.acquires:
@@ -186,7 +186,7 @@ class ClientTransaction(TransactionCore):
         self._acquirers[receiver] = receiver.generation
         return self.posted.txn_id
 
-    def check_acquiring(self, receiver: AcquiringCore) -> None:
+    def check_acquiring(self, receiver: AcquiringReceiver) -> None:
         """Raise if the link was lost: no more deliveries of this transaction will come."""
         if receiver.generation != self._acquirers[receiver]:
             lost = f"it can only be rolled back, for a link that acquires in it was lost: {receiver.loss}"
@@ -234,7 +234,8 @@ class ClientTransaction(TransactionCore):
 
     def _check_unanswered(self) -> None:
         """Raise the loss of a link: whether the peer heard before that what was said on it is not known."""
-        for link, generation in (*self._unanswered.items(), *self._acquirers.items()):
+        links: list[tuple[TransactedLink, int]] = [*self._unanswered.items(), *self._acquirers.items()]
+        for link, generation in links:
             if link.cause is not None:
                 raise link.lost()
             if link.generation != generation and link.loss is not None:
