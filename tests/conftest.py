@@ -1,5 +1,7 @@
 """Shared by all tests: both backends for every async test, and one Spark session for the tests that need one."""
 
+# ruff: noqa: E402
+
 from __future__ import annotations
 
 import faulthandler
@@ -23,6 +25,9 @@ from pytest_timeout import Settings
 
 from amqp10.broker import Broker
 from amqp10.sasl import StoredKeys
+
+# What an assertion of a rig found is shown as that of a test is; it has to be said before a rig is imported.
+pytest.register_assert_rewrite("tests.kit")
 
 from .kit.client.memory_peer import MemoryPeer
 from .kit.jumping_clock import Backend, jumping, watched

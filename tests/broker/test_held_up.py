@@ -18,9 +18,9 @@ from amqp10.dialects.v0_9.wire.methods import BasicAck, BasicConsume, BasicGet, 
 from amqp10.engine import SessionTerms
 from amqp10.messaging import ACCEPTED, AmqpValue, Message, Target
 
+from ..kit.broker.client_0_9_1 import Client091, published, said
 from ..kit.broker.wire import Wire, bodies
 from ..kit.steps import steps
-from .test_in_one_go import Client091, published, said
 
 
 def broker() -> VirtualHostCore:

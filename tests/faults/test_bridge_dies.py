@@ -15,8 +15,8 @@ from amqp10 import AmqpError, Connection, DeliveryUncertain, LinkKey, Reconnect,
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ..client.stores.test_delivery_store import Mortal, MortalStream
 from ..kit.broker.two_brokers import bodies, fill, two_brokers, until
+from ..kit.client.mortal_store import Mortal, MortalStream
 
 pytestmark = [pytest.mark.anyio]
 

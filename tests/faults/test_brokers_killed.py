@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import anyio
 import anyio.to_thread
@@ -15,9 +14,9 @@ import pytest
 from amqp10 import Connection, Message, MessageNotAccepted, Reconnect, StaleDelivery
 from amqp10.rabbitmq import management, queue_address
 
-from ..interop.brokers import ARTEMIS, NEWEST, STABLE, Unavailable, java, mortal, mortal_rabbitmq, write_trust_store
+from ..interop.brokers import Unavailable
 from ..kit.broker.draining import take_the_rest
-from ..kit.broker.stored_broker import StoredBroker
+from ..kit.mortal_brokers import Broker, start
 from ..kit.seeds import KILLS
 from ..kit.unavailable import unavailable
 
@@ -29,46 +28,10 @@ CREDIT = 20
 QUICK = Reconnect(initial_delay=0.05, max_delay=1.0)
 
 
-class Broker(Protocol):
-    """One that can be killed."""
-
-    def kill(self) -> None:
-        """End it by SIGKILL."""
-
-    def restart(self) -> None:
-        """Start it after that, on what it had written."""
-
-
-class Embedded(StoredBroker):
-    """`amqp10 broker --store`, as a process of its own."""
-
-    def restart(self) -> None:
-        self.start()
-
-
 @pytest.fixture
 def anyio_backend() -> str:
     """One is enough for what takes so long; test_soak.py has both."""
     return "trio"
-
-
-@contextmanager
-def start(name: str, certificates: Path, folder: Path) -> Iterator[tuple[Broker, str]]:
-    """A broker and its URL."""
-    if name.startswith("embedded"):
-        broker = Embedded(folder / "store")
-        try:
-            yield broker, broker.url
-        finally:
-            broker.kill()
-    elif name == "artemis":
-        if not (certificates / "clients.p12").exists():
-            write_trust_store(certificates, java())
-        with mortal(ARTEMIS, certificates) as artemis:
-            yield artemis, artemis.server.url()
-    else:
-        with mortal_rabbitmq(certificates, suite=NEWEST if "newest" in name else STABLE) as rabbitmq:
-            yield rabbitmq, rabbitmq.server.url()
 
 
 async def queue(name: str, url: str) -> str:

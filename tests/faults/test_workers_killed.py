@@ -22,10 +22,10 @@ from amqp10 import Connection, Message, Reconnect
 from amqp10.rabbitmq import management, queue_address
 
 from ..interop.brokers import Unavailable
+from ..kit.mortal_brokers import Broker, start
 from ..kit.programs import started
 from ..kit.seeds import KILLS
 from ..kit.unavailable import unavailable
-from .test_brokers_killed import Broker, start
 
 pytestmark = [
     pytest.mark.anyio,

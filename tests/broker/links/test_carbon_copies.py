@@ -25,12 +25,16 @@ from amqp10.messaging import (
 )
 from amqp10.types import Symbol
 
+from ...kit.broker.bound_queues import bound, depths
 from ...kit.broker.wire import Wire
-from .test_destinations import depths, wire
-
-__all__ = ("wire",)
 
 CC = Symbol("x-cc")
+
+
+@pytest.fixture
+def wire(vhost: VirtualHostCore) -> Wire:
+    """A connection to the virtual host with three queues: two of them are bound."""
+    return bound(vhost)
 
 
 def outcome(link: SenderLink, wire: Wire, cc: Any, state: Any = None, **fields: Any) -> Any:

@@ -31,6 +31,7 @@ from amqp10.messaging import (
 )
 from amqp10.types import Symbol
 
+from ...kit.broker.bound_queues import bound, depths
 from ...kit.broker.controller import Controller
 from ...kit.broker.queue_doubles import Clock, Taker
 from ...kit.broker.wire import Wire, queue_of
@@ -59,17 +60,7 @@ class OldWire(Wire):
 @pytest.fixture
 def wire(vhost: VirtualHostCore) -> Wire:
     """A connection to the virtual host with three queues: two of them are bound."""
-    topology = vhost.topology
-    for name, exchange, key in (("one", "amq.topic", "a.*"), ("two", "amq.topic", "a.b"), ("three", "", "")):
-        queue = vhost.declare(name, "queue")
-        if exchange:
-            topology.bind(topology.find(exchange), queue, key)
-    return Wire(vhost)
-
-
-def depths(vhost: VirtualHostCore) -> list[int]:
-    """Of the three queues."""
-    return [vhost.nodes[name].depth for name in ("one", "two", "three")]  # type: ignore[attr-defined]
+    return bound(vhost)
 
 
 def outcome(wire: Wire, link: SenderLink, **fields: Any) -> Any:

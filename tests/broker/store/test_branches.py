@@ -13,23 +13,9 @@ from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._transactions.local import Work
 from amqp10.messaging import ACCEPTED, Modified, Outcome, Rejected
 
+from ...kit.broker.branches import BRANCH, Prepared
 from ...kit.broker.queue_doubles import Taker
 from ...kit.broker.stored_life import Begin, Life
-
-BRANCH = (1, b"global", b"branch")
-
-
-class Prepared:
-    """What a transaction has come to, with the promises of one that is prepared."""
-
-    obstacle = None
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.coordinator = self
-
-    def let_go(self, transaction: object) -> None:
-        """Nobody has it but this."""
 
 
 def prepare(life: Life, outcome: Outcome = ACCEPTED) -> None:

@@ -17,11 +17,10 @@ from amqp10.errors import StoreError
 from amqp10.messaging import ACCEPTED, Message, Source, Target
 from amqp10.types import encode
 
+from ...kit.broker.branches import BRANCH, Prepared
 from ...kit.broker.queue_doubles import Taker
-from ...kit.broker.stored_life import Begin, Life
+from ...kit.broker.stored_life import Begin, Life, crash
 from ...kit.broker.wire import Wire
-from .test_branches import BRANCH, Prepared
-from .test_restore import crash
 
 FAULT = ValueError("what nobody thought of")
 

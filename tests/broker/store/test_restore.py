@@ -14,10 +14,10 @@ from amqp10.broker._transactions.local import Work
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected, Source
 from amqp10.types import Symbol
 
+from ...kit.broker.branches import BRANCH, Prepared
 from ...kit.broker.queue_doubles import Clock, Taker, why_rejected
-from ...kit.broker.stored_life import Begin, Life
+from ...kit.broker.stored_life import Begin, Life, crash
 from ...kit.broker.wire import Wire, queue_of
-from .test_branches import BRANCH, Prepared
 
 UNREADABLE = b"\x00\x53\x74\xff"
 """Application properties of a type that there is not."""
@@ -27,12 +27,6 @@ def declare(life: Life, name: str = "q", **arguments: Any) -> Queue:
     """A queue with these arguments, underscores for dashes."""
     named = {name.replace("_", "-"): value for name, value in arguments.items()}
     return life.vhost.declare_queue(name, QueueDeclaration(arguments=named))
-
-
-def crash(begin: Begin, life: Life, **settings: object) -> Life:
-    """What is noted is on the disk, and the broker ends without another word."""
-    life.store.commit()
-    return begin(**settings)
 
 
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])

@@ -15,7 +15,7 @@ from amqp10.engine import CreditChanged, Event
 from amqp10.messaging import RELEASED, Error
 from amqp10.profiles import RABBITMQ
 
-from .test_subscription import answering
+from ...kit.client.peer import answering
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("subscriptions")]
 

@@ -26,38 +26,12 @@ from amqp10.messaging import Error
 from amqp10.profiles import BROKER_J
 from amqp10.types import Symbol
 
-from ...kit.client.peer import Peer, replace_terminus
+from ...kit.client.peer import answering
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 SHARED_SUBS = Symbol("SHARED-SUBS")
-
-
-def answering(
-    peer: Peer, properties: dict[Any, Any] | None = None, offered: tuple[str, ...] = (), **source: Any
-) -> list[Event]:
-    """Let the peer answer attaches with these fields of the source; what happens there is in the list."""
-    happened: list[Event] = []
-
-    def on_event(event: Event) -> bool:
-        happened.append(event)
-        if not isinstance(event, LinkAttached):
-            return False
-        remote = event.link.remote
-        assert remote is not None
-        answer = replace(
-            remote,
-            source=replace_terminus(remote.source, **source),
-            initial_delivery_count=0,
-            offered_capabilities=offered,
-            properties=properties or {},
-        )
-        event.link.attach(answer)
-        return True
-
-    peer.on_event = on_event
-    return happened
 
 
 async def test_sources() -> None:

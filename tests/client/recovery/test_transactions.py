@@ -19,10 +19,10 @@ from amqp10 import (
     TransactionRolledBack,
 )
 from amqp10.broker import Broker
-from amqp10.engine import DeliveriesReceived, LinkAttached
-from amqp10.messaging import ACCEPTED, Coordinator, Declared
+from amqp10.messaging import ACCEPTED
 from amqp10.testing import FaultProxy
 
+from ...kit.client.coordinating import declaring
 from ...kit.client.hosts import connecting, detach, hosting, until
 from ...kit.client.peer import Peer
 
@@ -118,25 +118,6 @@ async def test_requests_of_one_id_during_a_loss() -> None:
                 proxy.refusing = False
                 await (await responder.receive()).reply("pong")
             assert told == ["in use", "pong"]
-
-
-def declaring(peer: Peer) -> None:
-    """Make the peer a coordinator, too."""
-
-    def on_event(event: Any) -> bool:
-        link = getattr(event, "link", None)
-        if link is None or link.remote is None or not isinstance(link.remote.target, Coordinator):
-            return False
-        if isinstance(event, LinkAttached):
-            link.attach(replace(link.remote, initial_delivery_count=0))
-            link.flow(10)
-        elif isinstance(event, DeliveriesReceived):
-            delivery = link.incoming.popleft()
-            declares = b"\x53\x31" in delivery.payload  # the descriptor of declare
-            link.settle(delivery, Declared(b"t") if declares else ACCEPTED)
-        return True
-
-    peer.on_event = on_event
 
 
 async def test_a_settled_one_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import anyio
 import anyio.lowlevel
 import pytest
@@ -19,21 +16,15 @@ from amqp10 import (
     TransactionInDoubt,
     TransactionRolledBack,
 )
-from amqp10.broker import Broker
-from amqp10.messaging import AmqpValue, Coordinator, Declare, Declared, Discharge, Error, Rejected, TransactionalState
-from amqp10.testing import Attach, Detach, Disposition, Flow, ScriptedPeer, Transfer
+from amqp10.messaging import AmqpValue, Declare, Declared, Discharge, Error, Rejected, TransactionalState
+from amqp10.testing import Detach, Disposition, Flow, Transfer
 from amqp10.types import Symbol, as_composite
 
 from ...kit.client.cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.coordinating import answer, broker_and_connection, coordinate
 from ...kit.client.memory_peer import MemoryPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("transactions")]
-
-
-@asynccontextmanager
-async def broker_and_connection(**settings: int) -> AsyncIterator[tuple[Broker, Connection]]:
-    async with Broker(**settings) as broker, broker.connect() as connection:  # type: ignore[arg-type]
-        yield broker, connection
 
 
 async def test_commit() -> None:
@@ -173,23 +164,6 @@ async def test_many_transactions_share_the_coordinator_link() -> None:
 
 
 # Coordinators that do not do as they should
-
-
-async def coordinate(peer: ScriptedPeer) -> None:
-    """The connection, and a coordinator link with credit on handle 0."""
-    await peer.accept_connection()
-    await peer.accept_session()
-    attach = await peer.accept_link(credit=10)
-    assert isinstance(attach, Attach)
-    assert isinstance(attach.target, Coordinator)
-    assert "amqp:local-transactions" in attach.target.capabilities
-
-
-async def answer(peer: ScriptedPeer, number: int, asked: type, state: object) -> None:
-    """Expect a declare or discharge, and give it this outcome."""
-    await peer.expect(Transfer)
-    assert type(as_composite(Message.decode(peer.payload).body)) is asked
-    await peer.send(Disposition(role=True, first=number, settled=True, state=state))
 
 
 @pytest.mark.in_memory

@@ -37,8 +37,8 @@ from amqp10.testing import Detach, End, ScriptedPeer, Transfer
 from amqp10.types import Symbol, as_composite
 
 from ...kit.client.cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.coordinating import answer, broker_and_connection, coordinate
 from ...kit.client.memory_peer import MemoryPeer
-from .test_transaction import answer, broker_and_connection, coordinate
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("transactions")]
 

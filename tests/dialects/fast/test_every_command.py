@@ -31,9 +31,9 @@ from amqp10.messaging import (
 from amqp10.sasl import Authenticator, ScramSha256
 from amqp10.testing import EnginePair
 
+from ...kit.dialects.fast.restart import AGAIN, BODY, FIRST, attached, receiving
 from ...kit.dialects.fast.second_decoder import GRAMMAR
 from ...kit.dialects.fast.talk import Talk, commands
-from .test_restart import AGAIN, BODY, FIRST, attached, receiving
 
 pytestmark = pytest.mark.capability("AMQP/Fast")
 

@@ -25,13 +25,9 @@ from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejec
 from amqp10.sasl import Authenticator, Plain, ScramSha256
 from amqp10.testing import EnginePair
 
+from ...kit.dialects.fast.pair import opened
+
 CHUNKS = [None, 1, 7]
-
-
-def opened(chunk: int | None = None, **terms: ConnectionTerms) -> EnginePair:
-    pair = EnginePair(dialect="fast", chunk=chunk, **terms)  # type: ignore[arg-type]
-    pair.open()
-    return pair
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)

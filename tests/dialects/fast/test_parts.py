@@ -11,7 +11,7 @@ from amqp10.engine import (
 from amqp10.messaging import Message, data_head
 from amqp10.testing import EnginePair
 
-from .test_pair import opened
+from ...kit.dialects.fast.pair import opened
 
 
 def test_in_parts() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from amqp10 import Message, Plain, Source, Target
+from amqp10 import Message, Plain
 from amqp10.dialects.v0_10 import DIALECT
 from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
@@ -21,7 +21,6 @@ from amqp10.dialects.v0_10.wire.commands import (
     MessageSetFlowMode,
     MessageStop,
     MessageTransfer,
-    QueueQueryResult,
     TxSelect,
 )
 from amqp10.dialects.v0_10.wire.controls import (
@@ -47,7 +46,6 @@ from amqp10.dialects.v0_10.wire.controls import (
 from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER
 from amqp10.engine import (
     ConnectionEnded,
-    ConnectionTerms,
     CreditChanged,
     LinkAttached,
     LinkEnded,
@@ -65,23 +63,10 @@ from amqp10.errors import (
     Unsupported,
 )
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Rejected, Returned
-from amqp10.sasl import Authenticator
 
+from ...kit.dialects.v0_10.engines import a_client, a_server, sender_on
 from ...kit.dialects.v0_10.pair import TERMS
 from ...kit.dialects.v0_10.raw_peer import Raw
-
-
-def a_client(**terms: Any) -> Raw:
-    engine = DIALECT.client(ConnectionTerms("client", **{"idle_timeout": None, **terms}), None, True)
-    engine.start()
-    engine.open()
-    return Raw(engine)
-
-
-def a_server(**rules: Any) -> Raw:
-    engine = DIALECT.server(TERMS, Authenticator(**{"anonymous": True, **rules}))
-    engine.start()
-    return Raw(engine)
 
 
 def the_end(raw: Raw) -> Any:
@@ -240,20 +225,6 @@ def test_a_channel_above_the_limit() -> None:
 
 
 # A client
-
-
-def sender_on(raw: Raw, credit_first: bool = True) -> Any:
-    """A sender that is attached."""
-    session = raw.engine.begin()
-    link = session.attach_sender(LinkTerms("s", Source(), Target("q")))
-    raw.listen()
-    raw.attached()
-    raw.listen()
-    raw.do(ExecutionResult(0, QueueQueryResult("q")))
-    raw.say(SessionCompleted(((0, 0),)))
-    raw.engine.events()
-    assert link.attached
-    return link
 
 
 def test_completion_is_the_outcome() -> None:

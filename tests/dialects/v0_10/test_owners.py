@@ -26,9 +26,8 @@ from amqp10.engine import LinkAttached, LinkEnded, LinkTerms, QueryQueue, Sessio
 from amqp10.errors import LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, Coordinator, Error, Modified, Rejected
 
-from .client.test_receiver import Subscribed
-from .server.test_sender import begun, outlet_on
-from .test_engine import a_client, sender_on
+from ...kit.dialects.v0_10.engines import a_client, begun, outlet_on, sender_on
+from ...kit.dialects.v0_10.subscribed import Subscribed
 
 REJECTIONS = [
     (Error("amqp:decode-error", "accept"), "amqp:decode-error: accept"),

@@ -26,8 +26,8 @@ from amqp10.dialects.v0_9.wire.methods import (
 from amqp10.engine import Engine, ReceiverLink
 from amqp10.messaging import ACCEPTED
 
-from .client.test_answers import CAN, hear, opened, said
-from .client.test_receiver import consuming, deliver
+from ...kit.dialects.v0_9.client_engine import CAN, hear, opened, said
+from ...kit.dialects.v0_9.consumer import consuming, deliver
 
 
 def accept(engine: Engine, link: ReceiverLink, *numbers: int) -> list[Any]:

@@ -29,7 +29,7 @@ from amqp10.messaging import Message, Source, Target
 from amqp10.sasl import Anonymous, Authenticator
 from amqp10.types import Timestamp
 
-from .client.test_answers import hear
+from ...kit.dialects.v0_9.client_engine import hear
 
 MOMENT = datetime(2024, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 IN_SECONDS, IN_MS = 1_704_164_645, 1_704_164_645_678

@@ -24,9 +24,8 @@ from amqp10.tokens import SasKey
 from amqp10.types import Array, Decimal32, Decimal64, Decimal128, Described, Map, Symbol, UInt, ULong, encode
 
 from ...kit.broker.wire import Wire, queue_of
-from ...kit.hostile.service_bus_peer import Bus
+from ...kit.hostile.service_bus_peer import ODD, Bus
 from ...kit.token_rig import KEY
-from ..azure.test_service_bus import ODD
 
 COUNT = min(3000, int(os.environ.get("AMQP10_CONVERSATIONS", "60")))
 """Conversations; `make nightly` has more."""

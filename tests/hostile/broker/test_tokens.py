@@ -41,11 +41,11 @@ from amqp10.sasl import Authenticator
 from amqp10.types import Decimal32, ULong
 
 from ...kit.broker.wire import Wire
+from ...kit.hostile.cbs_server import Server
 from ...kit.hostile.conversations import watching
 from ...kit.jumping_clock import Backend, jumping
 from ...kit.token_rig import KEY, SECRET, jwt, rules, wall
 from ...kit.token_rig import Source as Tokens
-from ..client.test_cbs_servers import Server
 
 pytestmark = pytest.mark.capability("tokens")
 

@@ -38,8 +38,8 @@ from amqp10.dialects.fast.wire.frames import CommandReader, encode_command
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, LinkTerms
 from amqp10.messaging import Message, Source, Target
 
-from ...dialects.fast.wire.test_codec_properties import BY_TYPE
 from ...kit.dialects.fast.second_decoder import GRAMMAR, write
+from ...kit.dialects.fast.strategies import BY_TYPE
 from ...kit.dialects.fast.talk import HostileClient, codes
 
 HEAD = MessageHead(body_size=1).write()

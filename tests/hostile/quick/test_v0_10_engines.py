@@ -58,8 +58,7 @@ from amqp10.errors import DecodeError, RemoteProtocolError
 from amqp10.messaging import Declared
 from amqp10.sasl import Authenticator
 
-from ...dialects.v0_10.server.test_sender import outlet_on
-from ...dialects.v0_10.test_engine import a_client, a_server, sender_on
+from ...kit.dialects.v0_10.engines import a_client, a_server, outlet_on, sender_on
 from ...kit.dialects.v0_10.raw_peer import Raw
 
 MAX_BYTES = 24_000_000

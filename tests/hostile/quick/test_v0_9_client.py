@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects.v0_9 import DIALECT, DRAFT, FINAL
+from amqp10.dialects.v0_9 import DIALECT
 from amqp10.dialects.v0_9.wire.method_table import Method
 from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
@@ -17,31 +17,16 @@ from amqp10.dialects.v0_9.wire.methods import (
     BasicReturn,
     ChannelOpenOk,
     ConfirmSelectOk,
-    ConnectionOpenOk,
-    ConnectionStart,
-    ConnectionTune,
     QueueDeclareOk,
 )
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
-from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.dialects.v0_9.wire.variant import V0_9_1, Variant
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Dialect, Engine, Event, LinkTerms
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message, Source, Target
 from amqp10.sasl import Anonymous
 
-DIALECTS = ((DIALECT, V0_9_1), (FINAL, V0_9), (DRAFT, V0_9_DRAFT))
-OPENING = (ConnectionStart(mechanisms=b"ANONYMOUS"), ConnectionTune(100, 131072, 0), ConnectionOpenOk())
-
-
-def frames(variant: Variant, channel: int, *methods: Method) -> bytes:
-    """Return the bytes that a server writes; a message follows each method that carries one."""
-    out = b""
-    for method in methods:
-        out += variant.framing.frame(1, channel, variant.methods.encode(method))
-        if method.carries:
-            said = BasicProperties(content_type="text", headers={"a": "b"}).encode(variant.tables)
-            out += variant.framing.message(channel, 60, said, b"body", 4096)
-    return out
+from ...kit.dialects.v0_9.client_engine import DIALECTS, OPENING, frames
 
 
 def conversation(variant: Variant) -> bytes:

@@ -22,8 +22,8 @@ from amqp10.spark._options import Options
 from amqp10.spark._queues.batch import BrowseReader, TakingReader
 from amqp10.spark._rows.schema import default_schema
 
+from ...kit.hostile.between import TOTAL, Between, between
 from ...kit.hostile.servers import PASSWORD, USER, check_error
-from .test_servers import TOTAL, Between, between
 
 COUNT = max(8, int(os.environ.get("AMQP10_CONVERSATIONS", "1000")) // 100)
 """Reads of each kind; `make nightly` has more."""

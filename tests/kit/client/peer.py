@@ -214,3 +214,29 @@ async def serving(
         tasks.start_soon(peer.pump.run)
         yield peer, Connection.over(here, **{"close_timeout": 1.0, **settings})
         tasks.cancel_scope.cancel()
+
+
+def answering(
+    peer: Peer, properties: dict[Any, Any] | None = None, offered: tuple[str, ...] = (), **source: Any
+) -> list[Event]:
+    """Let the peer answer attaches with these fields of the source; what happens there is in the list."""
+    happened: list[Event] = []
+
+    def on_event(event: Event) -> bool:
+        happened.append(event)
+        if not isinstance(event, LinkAttached):
+            return False
+        remote = event.link.remote
+        assert remote is not None
+        answer = replace(
+            remote,
+            source=replace_terminus(remote.source, **source),
+            initial_delivery_count=0,
+            offered_capabilities=offered,
+            properties=properties or {},
+        )
+        event.link.attach(answer)
+        return True
+
+    peer.on_event = on_event
+    return happened

@@ -15,8 +15,12 @@ from amqp10.broker.azure._links import NamespaceLinks
 from amqp10.broker.azure._namespace import Namespace
 from amqp10.broker.azure._service_bus.entity import Entity
 from amqp10.engine import ReceiverLink, SenderLink
-from amqp10.messaging import AmqpValue, Message, Rejected
-from amqp10.types import Symbol, Timestamp
+from amqp10.messaging import (
+    AmqpValue,
+    Message,
+    Rejected,
+)
+from amqp10.types import Array, Decimal32, Described, Symbol, Timestamp, ULong
 
 from ..broker.wire import Wire
 
@@ -100,3 +104,11 @@ def status(answer: Message) -> int:
 
 def token_of(delivery: Any) -> UUID:
     return UUID(bytes_le=delivery.tag)
+
+
+ODD: tuple[Any, ...] = (
+    *(None, True, 0, 1, -1, 2**63 - 1, -(2**63), ULong(2**64 - 1), 1.5, float("nan"), float("inf")),
+    *(Decimal32("sNaN"), b"", b"x" * 300, "", "x" * 300, "\0", Symbol("a"), uuid4(), Timestamp(2**63 - 1)),
+    *(Timestamp(-(2**63)), [], [None], {}, {"a": 1}, {1: [2]}, Array("long", [1, 2]), Array("uuid", [])),
+    *(Described(ULong(0x24), []), [[[[[]]]]]),
+)

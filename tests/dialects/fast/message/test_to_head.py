@@ -20,7 +20,7 @@ from amqp10.messaging import AmqpSequence, AmqpValue, Data, Message
 from amqp10.testing.strategies import exact_message, messages
 from amqp10.types import Int, Symbol
 
-from ..wire.test_codec_properties import table, tables, texts
+from ....kit.dialects.fast.strategies import table, tables, texts
 
 NOW = 1_700_000_000.25
 HOP_HEADERS = {REST_HEADER, "x-opt-amqp10-ttl", "x-opt-amqp10-priority", "x-opt-amqp10-sections", "x-delivery-count"}

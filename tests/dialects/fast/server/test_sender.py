@@ -29,9 +29,9 @@ from amqp10.engine import OutcomesReceived
 from amqp10.messaging import ACCEPTED, RELEASED, Message
 from amqp10.testing import EnginePair
 
+from ....kit.dialects.fast.restart import AGAIN, receiving
 from ....kit.dialects.fast.talk import HostileClient
 from ....kit.steps import steps
-from ..test_restart import AGAIN, receiving
 
 BODY = MessageHead(body_size=1).write() + b"x"
 

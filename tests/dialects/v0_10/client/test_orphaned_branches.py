@@ -24,8 +24,8 @@ from amqp10.dialects.v0_10.wire.controls import SessionAttach, SessionCompleted,
 from amqp10.engine import ConnectionEnded, ConnectionOpened, LinkTerms, SessionBegun, SessionUnmapped
 from amqp10.messaging import ACCEPTED, AmqpValue, Coordinator, Declare, Discharge, TransactionalState
 
+from ....kit.dialects.v0_10.engines import a_client, sender_on
 from ....kit.dialects.v0_10.raw_peer import Raw
-from ..test_engine import a_client, sender_on
 
 QPID = {"product": "Apache Qpid Broker-J Core"}
 

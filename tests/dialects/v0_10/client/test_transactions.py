@@ -33,8 +33,8 @@ from amqp10.messaging import (
     Undone,
 )
 
+from ....kit.dialects.v0_10.engines import a_client, sender_on
 from ....kit.dialects.v0_10.raw_peer import Raw
-from ..test_engine import a_client, sender_on
 
 
 def a_transaction(raw: Raw, *, settled: bool = False) -> Any:

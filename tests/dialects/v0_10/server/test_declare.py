@@ -29,9 +29,8 @@ from amqp10.engine import Acquire, DeclareQueue, DeleteQueue, Request, RequestRe
 from amqp10.messaging import Error, Rejected
 from amqp10.types import Timestamp
 
+from ....kit.dialects.v0_10.engines import a_server, outlet_on
 from ....kit.dialects.v0_10.raw_peer import Raw
-from ..test_engine import a_server
-from .test_sender import outlet_on
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from amqp10.dialects.v0_10.wire.commands import DeliveryProperties, MessageRejec
 from amqp10.engine import LinkAttached, LinkTerms
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Rejected
 
-from ..test_engine import a_server
+from ....kit.dialects.v0_10.engines import a_server
 
 
 @pytest.mark.parametrize(

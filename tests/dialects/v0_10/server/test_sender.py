@@ -24,25 +24,7 @@ from amqp10.dialects.v0_10.wire.rare_commands import UNIMPLEMENTED
 from amqp10.engine import LinkAttached, LinkEnded, LinkTerms, OutcomesReceived, SessionBegun
 from amqp10.messaging import ACCEPTED, RELEASED
 
-from ....kit.dialects.v0_10.raw_peer import Raw
-from ..test_engine import a_server
-
-
-def begun() -> Raw:
-    """A server whose client has opened the connection and begun a session."""
-    raw = a_server()
-    raw.open_as_client()
-    raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]
-    return raw
-
-
-def outlet_on(raw: Raw, **fields: Any) -> Any:
-    """A subscription that is attached."""
-    raw.do(MessageSubscribe("q", "d", **fields))
-    links: list[Any] = [event.link for event in raw.engine.events() if isinstance(event, LinkAttached)]
-    link = links[0]
-    link.attach(LinkTerms("d", link.remote.source, link.remote.target))
-    return link
+from ....kit.dialects.v0_10.engines import a_server, begun, outlet_on
 
 
 def test_exclusive() -> None:

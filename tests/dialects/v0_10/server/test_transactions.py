@@ -39,7 +39,7 @@ from amqp10.engine import (
 from amqp10.messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Error, Rejected
 from amqp10.types import as_composite
 
-from ..test_engine import a_server
+from ....kit.dialects.v0_10.engines import a_server
 
 ONE, OTHER = Xid(1, b"global", b"one"), Xid(1, b"global", b"other")
 

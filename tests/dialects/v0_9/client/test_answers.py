@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.v0_9 import DIALECT, FINAL, GetMessage, Recover, UpdateSecret
+from amqp10.dialects.v0_9 import FINAL, GetMessage, Recover, UpdateSecret
 from amqp10.dialects.v0_9.codes import Fault
 from amqp10.dialects.v0_9.wire.frames import FrameReader
 from amqp10.dialects.v0_9.wire.method_table import Method
@@ -17,7 +17,6 @@ from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
-    BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
     BasicGetEmpty,
@@ -50,14 +49,11 @@ from amqp10.engine import (
     ConnectionTerms,
     DeclareQueue,
     DeliveriesUnresumed,
-    Engine,
     LinkEnded,
     LinkTerms,
     OutcomesReceived,
     OutgoingDelivery,
     PendingRequest,
-    ReceiverLink,
-    SenderLink,
 )
 from amqp10.errors import LinkDetached, LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import (
@@ -76,72 +72,10 @@ from amqp10.messaging import (
 )
 from amqp10.sasl import Anonymous
 
-from ....hostile.quick.test_v0_9_client import frames
+from ....kit.dialects.v0_9.client_engine import CAN, frames, hear, opened, publishing, said
+from ....kit.dialects.v0_9.consumer import deliver, deliver_all, receiving
 from ....kit.dialects.v0_9.method_peer import channel_of
 from ....kit.steps import steps
-
-CAN = {"publisher_confirms": True, "basic.nack": True, "per_consumer_qos": True}
-
-
-def opened(**capabilities: bool) -> Engine:
-    """A client's engine, connected to a server with these."""
-    engine = DIALECT.client(ConnectionTerms("client"), (Anonymous(),), True)
-    engine.start()
-    engine.open()
-    start = ConnectionStart(server_properties={"capabilities": capabilities}, mechanisms=b"ANONYMOUS")
-    hear(engine, 0, start, ConnectionTune(100, 131072, 0), ConnectionOpenOk())
-    engine.data_to_send()
-    return engine
-
-
-def hear(engine: Engine, channel: int, *methods: object) -> list[object]:
-    engine.receive_data(frames(V0_9_1, channel, *methods))  # type: ignore[arg-type]
-    return list(engine.events())
-
-
-def said(engine: Engine) -> list[Any]:
-    """The methods that the client has written since."""
-    octets, methods = engine.data_to_send(), []
-    while octets:
-        size = int.from_bytes(octets[3:7], "big")
-        if octets[0] == 1:
-            methods.append(V0_9_1.methods.decode(octets[7 : 7 + size]))
-        octets = octets[8 + size :]
-    return methods
-
-
-def publishing(engine: Engine, count: int) -> tuple[SenderLink, list[Any]]:
-    """A sender on channel 1 with so many publishes on their way."""
-    link = engine.begin().attach_sender(LinkTerms("s", Source(), Target("q")))
-    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
-    deliveries = [link.send(Message(b"%d" % number).encode()) for number in range(count)]
-    engine.data_to_send()
-    return link, list(deliveries)
-
-
-def receiving(engine: Engine, count: int, **terms: Any) -> ReceiverLink:
-    """A receiver on channel 1 that was given so many messages."""
-    link = engine.begin().attach_receiver(LinkTerms("r", Source("q"), Target(), **terms))
-    link.flow(10)
-    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), BasicQosOk())
-    (tag,) = [method.consumer_tag for method in said(engine) if isinstance(method, BasicConsume)]
-    hear(engine, 1, BasicConsumeOk(tag))
-    for number in range(1, count + 1):
-        deliver(engine, tag, number, b"m")
-    engine.events()
-    link.properties = {"tag": tag}
-    return link
-
-
-def deliver(engine: Engine, tag: str, number: int, body: bytes) -> None:
-    method = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicDeliver(tag, number, False, "", "q")))
-    engine.receive_data(method + V0_9_1.framing.message(1, 60, BasicProperties().encode(V0_9_1.tables), body, 4096))
-
-
-def deliver_all(engine: Engine, link: ReceiverLink, *numbers: int) -> None:
-    """In one read."""
-    tag = link.properties["tag"]
-    engine.receive_data(frames(V0_9_1, 1, *(BasicDeliver(tag, number, False, "", "q") for number in numbers)))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +237,7 @@ def test_recover() -> None:
     (lost,) = [event for event in events if isinstance(event, DeliveriesUnresumed)]
     assert list(lost.deliveries) == [first, second, fourth]
     for number in (5, 6):
-        deliver(engine, link.properties["tag"], number, b"m")
+        deliver(engine, link.properties["tag"], number)
     for delivery in link.incoming:
         link.settle(delivery, ACCEPTED)
     assert [each for each in said(engine) if isinstance(each, BasicAck)] == [BasicAck(6, True)]
@@ -385,9 +319,9 @@ def test_a_message_above_the_limit() -> None:
     """One octet more than the receiver takes ends its link before the octets are read; as many as it takes do not."""
     engine = opened(**CAN)
     link = receiving(engine, 0, max_message_size=100)
-    deliver(engine, link.properties["tag"], 1, b"m" * 100)
+    deliver(engine, link.properties["tag"], 1, body=b"m" * 100)
     assert len(link.incoming) == 1
-    deliver(engine, link.properties["tag"], 2, b"m" * 101)
+    deliver(engine, link.properties["tag"], 2, body=b"m" * 101)
     assert len(link.incoming) == 1
     (close,) = [method for method in said(engine) if isinstance(method, ChannelClose)]
     assert close.reply_code == 311
@@ -430,9 +364,9 @@ def test_delivery_tags_that_do_not_grow(number: int) -> None:
     """They cannot be told apart from what was acknowledged "up to": the channel is closed over that."""
     engine = opened(**CAN)
     link = receiving(engine, 0)
-    deliver(engine, link.properties["tag"], 1, b"m")
-    deliver(engine, link.properties["tag"], 2, b"m")
-    deliver(engine, link.properties["tag"], number, b"m")
+    deliver(engine, link.properties["tag"], 1)
+    deliver(engine, link.properties["tag"], 2)
+    deliver(engine, link.properties["tag"], number)
     assert len(link.incoming) == 2
     (close,) = [method for method in said(engine) if isinstance(method, ChannelClose)]
     assert (close.reply_code, close.method_id) == (406, 60)
@@ -486,9 +420,9 @@ def test_acceptances_come_before_our_close(cause: str) -> None:
     if cause == "cancel":
         hear(engine, 1, BasicCancel(tag, True))
     elif cause == "fault":
-        deliver(engine, tag, 1, b"m")
+        deliver(engine, tag, 1)
     elif cause == "too large":
-        deliver(engine, tag, 3, b"m" * 101)
+        deliver(engine, tag, 3, body=b"m" * 101)
     else:
         link.detach()
     ack, close = said(engine)

@@ -22,7 +22,7 @@ from amqp10.errors import LocalProtocolError
 from amqp10.messaging import Message, Source, Target
 from amqp10.sasl import Anonymous
 
-from ....hostile.quick.test_v0_9_client import OPENING, frames
+from ....kit.dialects.v0_9.client_engine import OPENING, frames
 
 M = Message(b"m").encode()
 

@@ -23,7 +23,7 @@ from amqp10.engine import ConnectionEnded, Engine, FlowReceived, LinkEnded, Link
 from amqp10.errors import LinkDetached
 from amqp10.messaging import ACCEPTED, Message, Source, Target
 
-from .test_answers import CAN, hear, opened, said
+from ....kit.dialects.v0_9.client_engine import CAN, hear, opened, said
 
 REPLIES = "amq.rabbitmq.reply-to"
 

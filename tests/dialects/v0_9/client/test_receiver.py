@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from amqp10.dialects.v0_9.wire.methods import (
@@ -12,10 +10,8 @@ from amqp10.dialects.v0_9.wire.methods import (
     BasicCancelOk,
     BasicConsume,
     BasicConsumeOk,
-    BasicDeliver,
     BasicGet,
     BasicNack,
-    BasicQos,
     BasicQosOk,
     BasicReject,
     ChannelClose,
@@ -24,34 +20,11 @@ from amqp10.dialects.v0_9.wire.methods import (
     QueueDeclareOk,
     QueueDeleteOk,
 )
-from amqp10.dialects.v0_9.wire.properties import BasicProperties
-from amqp10.dialects.v0_9.wire.variant import V0_9_1
-from amqp10.engine import ConnectionEnded, DeclareQueue, DeleteQueue, Engine, LinkTerms, ReceiverLink
+from amqp10.engine import ConnectionEnded, DeclareQueue, DeleteQueue, LinkTerms
 from amqp10.messaging import ACCEPTED, DeliveryState, Modified, Rejected, Released, Source, Target
 
-from .test_answers import CAN, hear, opened, receiving, said
-
-
-def consuming(engine: Engine, credit: int, *, refills: bool = False, **properties: Any) -> tuple[ReceiverLink, str]:
-    """A receiver on channel 1 with that credit; its consumer's tag."""
-    link = engine.begin().attach_receiver(LinkTerms("r", Source("q"), Target(), properties=properties))
-    link.refills = refills
-    link.flow(credit)
-    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), BasicQosOk())
-    methods = said(engine)
-    (consume,) = [method for method in methods if isinstance(method, BasicConsume)]
-    (qos,) = [method for method in methods if isinstance(method, BasicQos)]
-    link.properties = {"prefetch": qos.prefetch_count}
-    hear(engine, 1, BasicConsumeOk(consume.consumer_tag))
-    return link, consume.consumer_tag
-
-
-def deliver(engine: Engine, tag: str, *numbers: int, offset: int | None = None) -> None:
-    for number in numbers:
-        method = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicDeliver(tag, number, False, "", "q")))
-        headers = None if offset is None else {"x-stream-offset": offset + number}
-        said = BasicProperties(headers=headers).encode(V0_9_1.tables)
-        engine.receive_data(method + V0_9_1.framing.message(1, 60, said, b"m", 4096))
+from ....kit.dialects.v0_9.client_engine import CAN, hear, opened, said
+from ....kit.dialects.v0_9.consumer import consuming, deliver, receiving
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from amqp10.engine import DeliveriesUnresumed
 from amqp10.errors import StaleDelivery, TransactionRolledBack
 from amqp10.messaging import ACCEPTED, RELEASED, DeliveryState, TransactionalState
 
+from ....kit.dialects.v0_9.client_engine import CAN, hear, opened, said
+from ....kit.dialects.v0_9.consumer import consuming, deliver, deliver_all, receiving
+from ....kit.dialects.v0_9.coordinator import coordinating, declare, discharge, why_rolled_back
 from ....kit.dialects.v0_9.method_peer import channel_of
-from .test_answers import CAN, deliver_all, hear, opened, receiving, said
-from .test_receiver import consuming, deliver
-from .test_transactions import coordinating, declare, discharge, why_rolled_back
 
 
 @pytest.mark.parametrize("state", [ACCEPTED, RELEASED])

@@ -28,13 +28,12 @@ from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.engine import Engine, LinkTerms
 from amqp10.messaging import ACCEPTED, Message, Returned, Source, StreamOffset, Target, TransactionalState
 
-from ....hostile.quick.test_v0_9_client import DIALECTS, frames
+from ....kit.dialects.v0_9.client_engine import CAN, DIALECTS, frames, hear, opened, said
+from ....kit.dialects.v0_9.consumer import consuming, deliver
+from ....kit.dialects.v0_9.coordinator import coordinating, declare, discharge
 from ....kit.dialects.v0_9.method_peer import channel_of
+from ....kit.dialects.v0_9.runs import PLACES, receiver, stream
 from ....kit.parents import session_of
-from ..wire.test_bulk import PLACES, receiver, stream
-from .test_answers import CAN, hear, opened, said
-from .test_receiver import consuming, deliver
-from .test_transactions import coordinating, declare, discharge
 
 
 def begins_at(engine: Engine) -> list[Any]:

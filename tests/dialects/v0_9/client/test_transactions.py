@@ -19,14 +19,11 @@ from amqp10.dialects.v0_9.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
-from amqp10.engine import Engine, Link, LinkTerms, OutcomesReceived, OutgoingDelivery, SenderLink
+from amqp10.engine import LinkTerms, OutcomesReceived
 from amqp10.errors import LocalProtocolError
 from amqp10.messaging import (
     ACCEPTED,
     AmqpValue,
-    Coordinator,
-    Declare,
-    Declared,
     Discharge,
     Message,
     Rejected,
@@ -35,30 +32,10 @@ from amqp10.messaging import (
     TransactionalState,
 )
 
+from ....kit.dialects.v0_9.client_engine import CAN, hear, opened, publishing, said
+from ....kit.dialects.v0_9.consumer import receiving
+from ....kit.dialects.v0_9.coordinator import coordinating, declare, discharge, why_rolled_back
 from ....kit.parents import session_of
-from .test_answers import CAN, hear, opened, publishing, receiving, said
-
-
-def coordinating(engine: Engine, link: Link) -> SenderLink:
-    """A link to the coordinator, in the session of another one."""
-    return session_of(link).attach_sender(LinkTerms("c", Source(), Coordinator()))
-
-
-def declare(coordinator: SenderLink) -> bytes:
-    declared = coordinator.send(Message(AmqpValue(Declare())).encode()).remote_state
-    assert isinstance(declared, Declared)
-    return declared.txn_id
-
-
-def discharge(coordinator: SenderLink, txn_id: bytes, *, fail: bool = False) -> OutgoingDelivery:
-    return coordinator.send(Message(AmqpValue(Discharge(txn_id, fail))).encode())
-
-
-def why_rolled_back(outcome: OutgoingDelivery) -> str:
-    assert isinstance(outcome.remote_state, Rejected)
-    assert outcome.remote_state.error is not None
-    assert outcome.remote_state.error.condition == "amqp:transaction:rollback"
-    return str(outcome.remote_state.error.description)
 
 
 def test_a_sender_is_gone() -> None:

@@ -16,9 +16,9 @@ from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.engine import Engine, LinkEnded, OutcomesReceived, SenderLink, UntrackedAccepted
 from amqp10.messaging import ACCEPTED, Accepted, Message
 
+from ....kit.dialects.v0_9.client_engine import CAN, opened, publishing
 from ....kit.dialects.v0_9.method_peer import channel_of
 from ....kit.steps import Steps
-from .test_answers import CAN, opened, publishing
 
 BODIES = (b"one", b"two", b"", bytes(300), b"x" * 5000)
 PAYLOADS = (*(Message(body).encode() for body in BODIES), Message(b"one", subject="s").encode())

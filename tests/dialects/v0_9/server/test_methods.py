@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from amqp10 import Message
-from amqp10.broker import Broker
 from amqp10.dialects.v0_9.server.sender import ServerSender
 from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
@@ -48,33 +44,10 @@ from amqp10.dialects.v0_9.wire.methods import (
     TxSelectOk,
 )
 
+from ....kit.dialects.v0_9.broker_client import END, broker, consume
 from ....kit.dialects.v0_9.method_peer import MethodPeer
 
 pytestmark = pytest.mark.anyio
-
-END = QueueDeclare(queue="q", passive=True)
-"""What has an answer, behind all that was said before."""
-
-
-@asynccontextmanager
-async def broker(messages: int = 0) -> AsyncIterator[tuple[Broker, MethodPeer]]:
-    """A broker with so many messages in its queue q, and a client with channel 1."""
-    async with Broker(host=None, queues=["q"]) as running:
-        async with running.connect() as connection, connection.sender("q") as sender:
-            for number in range(messages):
-                await sender.send(Message(b"%d" % number))
-        async with MethodPeer.over(running.open_stream()) as peer:
-            await peer.open_connection()
-            await peer.open_channel(1)
-            yield running, peer
-
-
-async def consume(peer: MethodPeer, prefetch: int = 0, **options: Any) -> str:
-    if prefetch:
-        await peer.send(1, BasicQos(prefetch_count=prefetch))
-        await peer.expect(BasicQosOk)
-    await peer.send(1, BasicConsume(queue="q", **options))
-    return (await peer.expect(BasicConsumeOk)).consumer_tag
 
 
 async def until_end(peer: MethodPeer) -> list[Any]:

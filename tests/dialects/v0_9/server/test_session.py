@@ -26,7 +26,7 @@ from amqp10.engine import ConnectionTerms, DeliveriesReceived, Engine, LinkAttac
 from amqp10.messaging import ACCEPTED, Error, Source, Target
 from amqp10.sasl import Authenticator
 
-from ..client.test_answers import hear, said
+from ....kit.dialects.v0_9.client_engine import hear, said
 
 
 def serving() -> tuple[Engine, Any]:

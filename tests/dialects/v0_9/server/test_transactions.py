@@ -33,8 +33,8 @@ from amqp10.dialects.v0_9.wire.methods import (
     TxSelectOk,
 )
 
+from ....kit.dialects.v0_9.broker_client import END, broker, consume
 from ....kit.dialects.v0_9.method_peer import MethodPeer
-from .test_methods import END, broker, consume
 
 pytestmark = pytest.mark.anyio
 

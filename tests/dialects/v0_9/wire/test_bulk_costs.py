@@ -19,10 +19,10 @@ from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.messaging import ACCEPTED
 
-from ....hostile.quick.test_v0_9_client import DIALECTS
+from ....kit.dialects.v0_9.client_engine import DIALECTS
 from ....kit.dialects.v0_9.method_peer import channel_of
+from ....kit.dialects.v0_9.runs import receiver
 from ....kit.steps import steps
-from .test_bulk import receiver
 
 FEW, MANY = 150, 750
 Mix = Callable[[int, int], Any]

@@ -36,10 +36,11 @@ from amqp10.engine import Engine, LinkTerms, SenderLink
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message, Source, Target
 
+from ....kit.dialects.v0_9.client_engine import CAN, hear, opened, publishing, said
+from ....kit.dialects.v0_9.consumer import receiving
 from ....kit.dialects.v0_9.method_peer import channel_of
-from ..client.test_answers import CAN, hear, opened, publishing, receiving, said
-from ..test_engine import Pair
-from ..test_engine import opened as joined
+from ....kit.dialects.v0_9.pair import Pair
+from ....kit.dialects.v0_9.pair import opened as joined
 
 TABLE = V0_9_1.methods
 Ready = tuple[Engine, int, Callable[[], object]]

@@ -27,7 +27,7 @@ from amqp10.errors import LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Received, Rejected, Source, Target
 from amqp10.testing import EnginePair
 
-from ....dialects.v1_0.test_engine_properties import Referee
+from .scripted_referee import Referee
 
 Step = tuple[int, int, int]
 
