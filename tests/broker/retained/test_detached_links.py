@@ -47,7 +47,7 @@ def detach(wire: Wire, link: ReceiverLink | SenderLink, *, closed: bool = False)
 def say(wire: Wire, delivery: IncomingDelivery, state: DeliveryState, *, settled: bool = True) -> None:
     """A disposition by the delivery's number, whatever became of its link."""
     session: Any = wire.session
-    session.dispose(True, delivery.delivery_id, settled, state)
+    session.dispositions.dispose(True, delivery.delivery_id, settled, state)
     wire.turn()
 
 

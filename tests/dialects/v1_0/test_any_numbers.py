@@ -41,7 +41,7 @@ def test_used_numbers() -> None:
     assert [delivery.payload for delivery in found] == [tag for _, tag in NUMBERS]
     for delivery, (number, _) in zip(found, NUMBERS, strict=True):
         link.settle(delivery, ACCEPTED)
-        link.session.flush()
+        link.session.engine.flush()
         played.expect(Disposition, role=True, first=number, settled=True)
     played.expect_nothing()
     assert not link.unsettled

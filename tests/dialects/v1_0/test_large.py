@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects.v1_0.resumption import receiver as _receiver_resume
+from amqp10.dialects.v1_0 import partial as _partial
 from amqp10.dialects.v1_0.wire import frames
 from amqp10.dialects.v1_0.wire.frames import FrameReader, TransferTemplate
 from amqp10.dialects.v1_0.wire.performatives import Transfer
@@ -63,7 +63,7 @@ def test_deliveries_in_pieces(data: bytes, portion: int, credit: int, limit: int
     usual = became(data, portion, *terms)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames, "LARGE", 40)
-        patch.setattr(_receiver_resume, "LARGE", 40)
+        patch.setattr(_partial, "LARGE", 40)
         assert became(data, portion, *terms) == usual
 
 

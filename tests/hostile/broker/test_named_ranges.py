@@ -147,10 +147,10 @@ def test_ids_beside_many_runs(named: Named, settled: bool) -> None:
         waiter = Counter()
         for number in range(unsettled):
             assert links[number % 2].send_untracked(b"", waiter) is None
-        assert len(session.untracked) == unsettled
+        assert len(session.untracked.runs) == unsettled
         for _ in range(FRAMES + 1):
             yield lambda: hear(engine, *named(unsettled), settled)
-        assert len(session.untracked) == unsettled
+        assert len(session.untracked.runs) == unsettled
 
     assert_costs_what_it_settles(say)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..._machine import Machine
 from ...engine import ConnectionOpened, ConnectionTerms, SessionBegun, SessionTerms
 from ...errors import AmqpError, ConnectionClosed, LocalProtocolError, RemoteProtocolError
-from .owners import ConnectionCore
 from .session import SessionEndpoint
 from .states import CONNECTION, TRANSPORT_LOST, ConnectionState, Step
 from .wire.performatives import Begin, Close, Open
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from ...messaging import Error
     from ...messaging.payloads import SplitPayload
     from ...types import Composite
-    from .link import LinkEndpoint
-    from .owners import EngineCore, LinkName
+    from .owners import EngineCore, LinkCore, LinkName
     from .wire.frames import FrameReader
     from .wire.transfer import TransferLayout
 
@@ -43,7 +41,7 @@ _UNOPENED = frozenset(
 )
 
 
-class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
+class ConnectionEndpoint(Machine[ConnectionState]):
     """State, channels and sessions of one connection; it writes frames and emits events through its engine.
 
     Attributes:
@@ -56,14 +54,14 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
     transitions: ClassVar[Mapping[tuple[Any, Any], Any]] = CONNECTION | TRANSPORT_LOST
 
     def __init__(self, engine: EngineCore) -> None:
-        self.engine = engine
+        self.engine: EngineCore = engine
         self.state = ConnectionState.START
         self.close_sent: bool = False
         self.heartbeats: bool = False
         self._by_local_channel: dict[int, SessionEndpoint] = {}
         self._by_remote_channel: dict[int, SessionEndpoint] = {}
         self._next_channel = 0
-        self.links_by_name: dict[LinkName, dict[LinkEndpoint, None]] = {}
+        self.links_by_name: dict[LinkName, dict[LinkCore, None]] = {}
 
     def entered(self, state: ConnectionState) -> None:
         self.close_sent = state in _CLOSE_SENT

@@ -25,9 +25,9 @@ from ...errors import (
 from ...messaging import Error
 from ...messaging.payloads import LARGE
 from ...types import encode
+from .._kit.timers import TimedEngine
 from .connection import ConnectionEndpoint
 from .link import MIN_MAX_FRAME_SIZE
-from .owners import EngineCore
 from .sasl_layer import ClientSasl, ServerSasl
 from .states import TRANSPORT, ConnectionState, Step, TransportState
 from .wire.all_fields import MAX_ADDED, with_all_fields
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...messaging import DeliveryState
     from ...sasl import Authenticator, Mechanism
     from ...types import Composite
-    from .owners import SessionCore
+    from .owners import DispositionsCore
     from .session import SessionEndpoint
 
 CAPABILITIES = frozenset(
@@ -76,7 +76,7 @@ MAX_FIRST_FRAME = 16_384
 MIN_PAUSE = 0.005
 
 
-class V1Engine(EngineCore, Machine[TransportState]):
+class V1Engine(TimedEngine, Machine[TransportState]):
     """One end of an AMQP 1.0 connection (see `Engine` for the contract).
 
     Args:
@@ -88,6 +88,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
 
     noun = "transport"
     transitions: ClassVar[dict[tuple[TransportState, Step], TransportState]] = TRANSPORT
+    spare: int = 0
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
         self.output: list[bytes | memoryview] = []
         self._large_output = False  # something in it is not worth joining
         self._events: list[Event] = []
-        self._dirty: list[SessionCore] = []
+        self._dirty: list[DispositionsCore] = []
         self._delayed: list[tuple[int, Composite]] = []  # answers to what the peer pipelined after an open
         self._open_asked = False  # by the owner: no state, for it may be asked in any, before our header is sent
 
@@ -318,14 +319,14 @@ class V1Engine(EngineCore, Machine[TransportState]):
             )
         return size
 
-    def flush_later(self, session: SessionCore) -> None:
-        self._dirty.append(session)
+    def flush_later(self, dispositions: DispositionsCore) -> None:
+        self._dirty.append(dispositions)
         self.output_size += 1
 
     def flush(self) -> None:
         dirty, self._dirty = self._dirty, []
-        for session in dirty:
-            session.flush()
+        for dispositions in dirty:
+            dispositions.flush()
 
     def data_to_send(self) -> bytes:
         return b"".join(self._take_output())

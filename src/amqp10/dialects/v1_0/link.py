@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..._machine import RECEIVED, Machine
 from ..._machine import Step as AnyStep
-from ...engine import Link, LinkEnded, LinkIncomplete, LinkTerms
+from ...engine import LinkEnded, LinkTerms
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error, outlives_link
+from .owners import LinkCore
+from .resumption.link import Resumption
 from .states import LINK, LINK_ENDS, LinkState, Step
 from .unsettled_map import cut, well_formed
 from .wire.frames import encode_frame
-from .wire.performatives import Attach, Detach, Flow, Transfer
+from .wire.performatives import Attach, Detach
 
 if TYPE_CHECKING:
-    from ...messaging import DeliveryState
-    from ...messaging.payloads import SplitPayload
     from .owners import LinkName, SessionCore
-    from .wire.frames import Alike
 
 # Octets that a map adds to an attach beyond its entries: its own head, and the wider head of the list it is in.
 MAP_HEAD = 16
@@ -63,7 +62,7 @@ def attach_terms(frame: Attach) -> LinkTerms:
     )
 
 
-def drop_name(links: dict[LinkName, dict[LinkEndpoint, None]], link: LinkEndpoint) -> None:
+def drop_name(links: dict[LinkName, dict[LinkCore, None]], link: LinkCore) -> None:
     """Remove a link from the table by name."""
     key = link.name, link.is_sender
     named = links.get(key)
@@ -73,30 +72,25 @@ def drop_name(links: dict[LinkName, dict[LinkEndpoint, None]], link: LinkEndpoin
             del links[key]
 
 
-class LinkEndpoint(Link, Machine[LinkState]):
-    """One end of a link. Handles are -1 until they are known.
+class LinkEndpoint(LinkCore, Machine[LinkState]):
+    """One end of a link.
 
     Attributes:
-        detach_sent: our detach is sent, or never will be; further input for the link is dropped.
         gone: the link is closed, or its session is over: its deliveries can no longer be settled on the wire.
-        resumes: this side's attach had an unsettled map, which may be empty (§2.6.13).
-        errant: our detach told a fault of the peer: any further input but its detach ends the session (§2.6.5).
+        resumption: the part that resumes (§2.6.13); None while there is nothing to resume.
 
     `gone` and `errant` are no states, for they say of a detach what it said, and last when the link is OVER.
     """
 
     noun = "link"
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK | LINK_ENDS
-    session: SessionCore
     # On the class until they are true: an object with more than thirty attributes is slower to access.
     errant: bool = False
     gone: bool = False
     incomplete: bool = False
     lingers = False
-    resumes: bool = False
+    resumption: Resumption | None = None
     _refused = False  # the peer's attach has null for the terminus that ours asks for
-    _reduced_reported = False
-    _numbers: list[tuple[Any, int]] | None = None  # of deliveries in earlier attachments: table and delivery-id
 
     def __init__(self, session: SessionCore, name: str) -> None:
         self.session = session
@@ -106,7 +100,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
         self.terms: LinkTerms | None = None
         self.remote: LinkTerms | None = None
         self.attached: bool = False
-        self.properties: Any = {}
+        self.properties: Mapping[Any, Any] = {}
         self.state = LinkState.DETACHED
         self.detach_sent: bool = False
 
@@ -172,52 +166,41 @@ class LinkEndpoint(Link, Machine[LinkState]):
             desired_capabilities=terms.desired_capabilities,
             properties=dict(terms.properties) or None,
         )
-        deliveries = None if resuming is None else [each for each in resuming if not each.local_settled]
-        if deliveries is not None:
+        resumption, deliveries = None, []
+        if resuming is not None:
+            resumption, deliveries = self.new_resumption(), [each for each in resuming if not each.local_settled]
             frame.unsettled, frame.incomplete_unsettled = None, True  # the largest form, without the map
             limit = self.session.engine.frame_limit - len(encode_frame(0, frame)) - MAP_HEAD
-            frame.unsettled, frame.incomplete_unsettled = cut(self.states_of(deliveries), limit)
+            frame.unsettled, frame.incomplete_unsettled = cut(resumption.states_of(deliveries), limit)
             terms = replace(terms, unsettled=frame.unsettled, incomplete_unsettled=frame.incomplete_unsettled)
         self.session.write(frame)  # before the step: too large a frame changes nothing
         self.terms = terms
         self.advance(Step.SEND_ATTACH)
         self.begin_counting()
-        if deliveries is not None:
-            self.resumes = True
-            for delivery in deliveries:
-                self._take_over(delivery)
-            self.adopt(deliveries)
-
-    def _take_over(self, delivery: Any) -> None:
-        """Make a delivery part of this attachment.
-
-        Dispositions for its earlier delivery-id are valid until the peer has attached, but not on another connection.
-        """
-        before, number = delivery.link, delivery.delivery_id
-        if isinstance(before, LinkEndpoint) and number is not None:
-            table = before.session.outgoing if self.is_sender else before.session.incoming
-            if self._numbers is None:
-                self._numbers = []
-            self._numbers.append((table, number))
-            if before.session.engine is not self.session.engine:
-                self._drop_numbers()
+        if resumption is not None:
+            self.resumption = resumption
+            resumption.take_over(deliveries)
 
     @abstractmethod
-    def leave_tables(self, *, lingers: bool) -> None:
-        """Remove what is the link's from the session's tables; if it `lingers`, its deliveries stay there."""
+    def new_resumption(self) -> Resumption:
+        """Make the part that resumes."""
+
+    def compare(self) -> None:
+        resumption = self.resumption
+        if resumption is None:
+            return
+        resumption.drop_numbers()
+        if self.attached and self.terms is not None and self.remote is not None:
+            resumption.compare()
+
+    def become_incomplete(self) -> None:
+        self.incomplete = True
 
     def _leave(self, table: dict[int, Any], deliveries: Iterable[Any]) -> None:
         """Remove those of `deliveries` that no later attachment has taken over."""
         for delivery in deliveries:
             if delivery.link is self:
                 table.pop(delivery.delivery_id, None)
-
-    def _drop_numbers(self) -> None:
-        """Ignore further dispositions for the delivery-ids of earlier attachments."""
-        if self._numbers is not None:
-            for table, number in self._numbers:
-                table.pop(number, None)
-            self._numbers = None
 
     def receive_attach(self, remote: LinkTerms) -> bool:
         """Take the peer's attach; return False if it refuses ours, with a null terminus and a detach to follow."""
@@ -241,84 +224,6 @@ class LinkEndpoint(Link, Machine[LinkState]):
     def begin_counting(self) -> None:
         """Set up the state that depends on an attach, ours or the peer's, which is known now."""
 
-    # Resuming (§2.6.13)
-
-    @abstractmethod
-    def states_of(self, deliveries: Sequence[Any]) -> Iterable[tuple[bytes, DeliveryState | None]]:
-        """Return the state of each delivery for our unsettled map, by tag."""
-
-    @abstractmethod
-    def adopt(self, deliveries: Sequence[Any]) -> None:
-        """Take over the deliveries of an earlier attachment."""
-
-    def compare(self) -> None:
-        """Find out what became of the deliveries that were taken over, when both attaches are exchanged."""
-        self._drop_numbers()
-        if not self.resumes or not self.attached or self.terms is None or self.remote is None:
-            return
-        theirs = self.remote.unsettled
-        self.incomplete = theirs is not None and (self.terms.incomplete_unsettled or self.remote.incomplete_unsettled)
-        self.reconcile(theirs)
-        if self.incomplete:
-            self.check_reduced()
-
-    def goes_on(self, number: int) -> bool:
-        """Return whether a transfer with the delivery-id `number` continues a delivery that has begun."""
-        return False
-
-    @abstractmethod
-    def reconcile(self, theirs: Mapping[bytes, DeliveryState | None] | None) -> None:
-        """Decide on each delivery that was taken over, by the peer's map; None: the peer does not resume."""
-
-    @property
-    @abstractmethod
-    def reduced(self) -> bool:
-        """Return whether all deliveries that an incomplete link could resume are settled."""
-
-    def check_reduced(self) -> None:
-        """Tell the owner, once, that an incomplete link has nothing left to resume. Call it after each settlement."""
-        if self.incomplete and self.attached and not self._reduced_reported and self.reduced:
-            self._reduced_reported = True
-            self.session.engine.emit(LinkIncomplete(self))
-
-    def check_after(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a method that settles with `check_reduced`; only incomplete links need it."""
-
-        def look(*args: Any, **options: Any) -> Any:
-            result = method(*args, **options)
-            self.check_reduced()
-            return result
-
-        return look
-
-    # Frames in
-
-    @abstractmethod
-    def fill_flow(self, frame: Flow) -> None:
-        """Add the link's state to a flow of ours (§2.7.4)."""
-
-    @abstractmethod
-    def receive_flow(self, frame: Flow) -> None: ...
-
-    @abstractmethod
-    def receive_transfer(self, frame: Transfer, payload: bytes | SplitPayload) -> None: ...
-
-    def room_for_messages(self) -> int:
-        """Return how many transfers of whole messages may come now without any effect but their count."""
-        return 0
-
-    def receive_messages(self, like: Transfer, run: list[Alike], expected: int) -> bool:
-        """Receive whole messages from the id `expected` on; return False, and do nothing, if one is out of order."""
-        return False
-
-    def receive_message(self, like: Transfer, number: int, tag: bytes, payload: bytes) -> bool:
-        """Receive a whole message; return False, and do nothing, if it would have any other effect than to arrive."""
-        return False
-
-    @abstractmethod
-    def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
-        """Apply the peer's disposition to `deliveries`; return those that the owner should hear of."""
-
     def check_errant(self, what: str) -> None:
         if self.errant:
             raise SessionFault("amqp:session:errant-link", f"a {what} for a link that was detached with an error")
@@ -335,7 +240,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
         if self.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} was not attached")
         self.abandon()
-        self.session.flush()
+        self.session.dispositions.flush()
         self.advance(Step.SEND_DETACH)
         self.gone = closed
         self.session.write(Detach(handle=self.handle, closed=closed, error=error))
@@ -375,7 +280,8 @@ class LinkEndpoint(Link, Machine[LinkState]):
         self._end(False, cause)
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
-        self._drop_numbers()
+        if self.resumption is not None:
+            self.resumption.drop_numbers()
         if self.state is not LinkState.OVER:
             self.advance(Step.END_LINK)
             self.session.engine.emit(LinkEnded(self, closed, cause))

@@ -1,4 +1,4 @@
-"""The session endpoint: windows, handles, delivery ids (§2.5, §2.7.2, §2.7.4, §2.7.8); see `dispositions`, too.
+"""The session endpoint: windows, handles, delivery ids (§2.5, §2.7.2, §2.7.4, §2.7.8).
 
 Two counters that clients confuse are separate here: a *transfer-id* counts transfer frames, for the windows
 (`window`); a *delivery-id* counts deliveries, for dispositions.
@@ -9,27 +9,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..._machine import Machine
 from ...engine import LinkAttached, LinkTerms, SessionTerms, SessionUnmapped, WindowOpened
 from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
 from ...types import SERIAL_MASK, Described
-from .endpoints.dispositions import SettlingSession
+from .endpoints.dispositions import Dispositions
 from .endpoints.receiver import ReceiverEndpoint
 from .endpoints.sender import SenderEndpoint
-from .link import LinkEndpoint, SessionFault, attach_terms, drop_name
-from .resumption.sender import OutgoingPart
+from .endpoints.untracked import UntrackedDeliveries
+from .link import SessionFault, attach_terms, drop_name
+from .owners import SessionCore
 from .states import SESSION, SESSION_ENDS, SessionState, Step
 from .window import SessionWindow
 from .wire.performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer
 
 if TYPE_CHECKING:
-    from ...engine import IncomingDelivery, OutgoingDelivery
+    from collections.abc import Mapping
+
+    from ...engine import IncomingDelivery, OutgoingDelivery, ReceiverLink
     from ...messaging.payloads import SplitPayload
     from ...types import Composite
-    from .owners import ConnectionCore, LinkName
+    from .owners import EngineCore, LinkCore, LinkName
+    from .partial import OutgoingPart, PartialDelivery
     from .wire.frames import Alike, Mixed
     from .wire.transfer import TransferLayout
 
@@ -48,17 +52,44 @@ _ENDED_LOCALLY = frozenset(
 _DROPS_INPUT = frozenset({SessionState.DISCARDING, SessionState.OVER})
 
 
-class SessionEndpoint(SettlingSession, Machine[SessionState]):
+class SessionConnection(Protocol):
+    """The connection, as its sessions see it.
+
+    Attributes:
+        links_by_name: the links of all sessions that the peer has attached, and that were not stolen from it.
+    """
+
+    engine: EngineCore
+    links_by_name: dict[LinkName, dict[LinkCore, None]]
+
+    def answer_channel(self, session: SessionEndpoint) -> None:
+        """Assign our channel to a session that the peer began."""
+
+    def map_local(self, session: SessionEndpoint) -> None:
+        """Enter a session under our channel, because its begin is sent."""
+
+    def unmap(self, session: SessionEndpoint) -> None:
+        """Free the channels of a session whose ends are both exchanged."""
+
+
+class SessionEndpoint(SessionCore, Machine[SessionState]):
     """One session. `channel` is ours, `remote_channel` the peer's; each -1 until it is known."""
 
     noun = "session"
     transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION | SESSION_ENDS
-    ended_locally: bool
-    next_delivery_id: int
-    last_outcome: object
 
-    def __init__(self, connection: ConnectionCore, channel: int) -> None:
-        super().__init__(connection, channel)
+    def __init__(self, connection: SessionConnection, channel: int) -> None:
+        self.connection: SessionConnection = connection
+        self.engine: EngineCore = connection.engine
+        self.channel = channel
+        self.ended_locally: bool = False
+        self.outgoing: dict[int, OutgoingDelivery] = {}
+        self.incoming: dict[int, IncomingDelivery] = {}
+        self.lazy_receivers: set[ReceiverLink] = set()
+        self.parts: dict[int, PartialDelivery] = {}
+        self.next_delivery_id: int = 0
+        self.untracked: UntrackedDeliveries = UntrackedDeliveries(self)
+        self.dispositions: Dispositions = Dispositions(self, self.untracked)
         self.remote_channel = -1
         self.terms: SessionTerms | None = None
         self.remote: SessionTerms | None = None
@@ -67,8 +98,9 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         self.window: SessionWindow = SessionWindow(0, 0)
         self.pending_parts: deque[OutgoingPart] = deque()
         self._expected_id: int | None = None  # the delivery-id of the peer's next delivery; the first may be any
-        self._by_handle: dict[int, LinkEndpoint] = {}
-        self._by_name: dict[LinkName, dict[LinkEndpoint, None]] = {}  # links with a handle
+        self._by_handle: dict[int, LinkCore] = {}
+        self._by_remote_handle: dict[int, LinkCore] = {}
+        self._by_name: dict[LinkName, dict[LinkCore, None]] = {}  # links with a handle
         self._free_handles: list[int] = []  # a heap of released handles, all below those never used
         self._end_asked = False
         self._end_error: Error | None = None
@@ -140,8 +172,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         self.ended_locally = state in _ENDED_LOCALLY
         if self.ended_locally:
             self.pending_parts.clear()
-            self._dispositions.clear()
-            self.last_outcome = self
+            self.dispositions.clear()
             for link in self._by_handle.values():
                 link.entered(link.state)
 
@@ -162,7 +193,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             if kind is Transfer:
                 self._receive_transfer(frame, payload)  # type: ignore[arg-type]
             elif kind is Disposition:
-                self._receive_disposition(frame)  # type: ignore[arg-type]
+                self.dispositions.receive(frame)  # type: ignore[arg-type]
             elif kind is Flow:
                 self._receive_flow(frame)  # type: ignore[arg-type]
             elif kind is Attach:
@@ -206,10 +237,8 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         pending_parts = self.pending_parts
         while pending_parts and self._send_frames(pending_parts[0]):
             link = pending_parts.popleft().link
-            if link.drain_owed:
-                link.drained(link.flow_state.available)
-            if link.incomplete:
-                link.check_reduced()
+            if link.drain_owed or link.incomplete:
+                link.held_part_sent()
 
     def new_delivery_id(self, delivery: OutgoingDelivery) -> int:
         number = self.next_delivery_id
@@ -310,7 +339,9 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
 
     # Flow
 
-    def send_flow(self, link: LinkEndpoint | None = None, *, echo: bool = False, properties: Any = None) -> None:
+    def send_flow(
+        self, link: LinkCore | None = None, *, echo: bool = False, properties: Mapping[Any, Any] | None = None
+    ) -> None:
         window = self.window
         window.refresh()
         frame = Flow(
@@ -358,7 +389,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         self._attach(link, terms, resuming)
         return link
 
-    def _attach(self, link: LinkEndpoint, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+    def _attach(self, link: LinkCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED, SessionState.CLOSING):
             raise LocalProtocolError(f"no link can attach in session state {self.state.name}")
         named = self._by_name.get((terms.name, link.is_sender), ())
@@ -371,7 +402,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             self.release_handle(link)
             raise
 
-    def give_handle(self, link: LinkEndpoint) -> None:
+    def give_handle(self, link: LinkCore) -> None:
         limit = self.remote.handle_max if self.remote is not None else SERIAL_MASK
         free = self._free_handles
         handle = free[0] if free else len(self._by_handle)
@@ -386,7 +417,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         self._by_handle[handle] = link
         self._by_name.setdefault((link.name, link.is_sender), {})[link] = None
 
-    def release_handle(self, link: LinkEndpoint) -> None:
+    def release_handle(self, link: LinkCore) -> None:
         if self._by_handle.get(link.handle) is link:
             del self._by_handle[link.handle]
             heappush(self._free_handles, link.handle)
@@ -413,7 +444,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             self.engine.emit(LinkAttached(link))
             link.compare()
 
-    def _waiting(self, name: str, we_send: bool) -> LinkEndpoint | None:
+    def _waiting(self, name: str, we_send: bool) -> LinkCore | None:
         """Return our link of that name that waits for the peer's attach; None if there is no such link."""
         for link in self._by_name.get((name, we_send), ()):
             if link.remote is None:
@@ -438,7 +469,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             cause = LinkDetached()
         link.receive_detach(frame.closed, cause)
 
-    def forget(self, link: LinkEndpoint, *, lingers: bool) -> None:
+    def forget(self, link: LinkCore, *, lingers: bool) -> None:
         self.release_handle(link)
         if self._by_remote_handle.get(link.remote_handle) is link:
             del self._by_remote_handle[link.remote_handle]
@@ -454,7 +485,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             self._end(error)
 
     def _end(self, error: Error | None) -> None:
-        self.flush()
+        self.dispositions.flush()
         self.write(End(error=error))  # before the step: nothing is written after it
         with_error = error is not None and self.may(Step.SEND_END_WITH_ERROR)
         self.advance(Step.SEND_END_WITH_ERROR if with_error else Step.SEND_END)
@@ -477,7 +508,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
 
     def stop_writing(self) -> None:
         """Write nothing more on this session, because our close of the connection is next."""
-        self.flush()
+        self.dispositions.flush()
         if self.may(Step.SEND_CLOSE):
             self.advance(Step.SEND_CLOSE)
 
@@ -490,7 +521,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             link.over(cause)
         for link in self._by_remote_handle.values():
             drop_name(self.connection.links_by_name, link)
-        self.materialize_untracked()  # into the `unsettled` of their links, which the owners may still read
+        self.untracked.materialize()  # into the `unsettled` of their links, which the owners may still read
         self.outgoing.clear()
         self.incoming.clear()
         self.engine.emit(SessionUnmapped(self, cause))

@@ -209,7 +209,7 @@ def test_accepted_ranges_make_no_objects() -> None:
     state: Any = owner.links[0].session
     assert owner.accepted == {"a": 15, "b": 15, "c": 15}
     assert owner.objects == 0
-    assert not state.untracked
+    assert not state.untracked.runs
     assert not state.outgoing
     assert not any(link.unsettled for link in owner.links)
     owner.send(0, "a", 10, False)
@@ -268,7 +268,7 @@ def test_runs_of_others_are_left_alone() -> None:
     owner.send(0, "a", 10, False)
     owner.told(1, 1, True, RELEASED)
     state: Any = owner.links[0].session
-    assert [len(run.payloads) for run in state.untracked.values()] == [1, 1]
+    assert [len(run.payloads) for run in state.untracked.runs.values()] == [1, 1]
     owner.told(0, 3, True, ACCEPTED)
     assert owner.accepted == {"a": 2}
 
@@ -285,7 +285,7 @@ def test_a_range_over_both_kinds() -> None:
     owner.told(0, 5, True, ACCEPTED)
     assert owner.accepted == {"a": 2, "b": 1, "its holder": 2}
     assert not session.outgoing
-    assert [len(run.payloads) for run in session.untracked.values()] == [1]
+    assert [len(run.payloads) for run in session.untracked.runs.values()] == [1]
 
 
 @pytest.fixture
@@ -330,7 +330,7 @@ def test_objects_beside_many_runs(looks: list[UntrackedRun], state: Any, count: 
         owner.told(first, count, True, state)
     assert len(looks) <= 100 // count
     assert not session.outgoing
-    assert len(session.untracked) == 100
+    assert len(session.untracked.runs) == 100
     owner.told(0, 100, True, ACCEPTED)
     assert owner.accepted["a"] == owner.accepted["b"] == 50
 

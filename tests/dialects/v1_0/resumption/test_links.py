@@ -345,7 +345,7 @@ def test_resumed_transfers_use_up_credit(by: str, how: str) -> None:
     ends.pair.lose()
     ends.attach(ends.sender.suspended(), ends.receiver.suspended(), credit=0)
     if how == "unknown":
-        ends.receiver._resuming.clear()  # type: ignore[attr-defined]
+        ends.receiver.end_resumption()  # type: ignore[attr-defined]
     ends.receiver.flow(1)
     ends.pair.run()
     assert ends.receiver.credit == 0

@@ -107,7 +107,7 @@ def _check_tables(walk: Walk) -> None:
             assert {id(x) for x in session._by_handle.values()} == links
             assert {id(x) for x in session._by_remote_handle.values()} == links
             assert not session.pending_parts
-            assert not session._dispositions
+            assert not session.dispositions.waiting
             unsettled = [d for x in session._by_handle.values() for d in x.unsettled.values()]
             tables = [*session.outgoing.values(), *session.incoming.values()]
             assert {id(x) for x in tables} == {id(x) for x in unsettled}

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....engine import IncomingDelivery
-from ..._kit.lazy_deliveries import LazyRun
+from ..._kit.lazy_deliveries import LazyReceiver, LazyRun
 
 if TYPE_CHECKING:
     from ..wire.performatives import Transfer
 
 
 class TransferRun(LazyRun):
-    """The deliveries of transfers that look alike."""
+    """The deliveries of transfers that look alike.
 
-    __slots__ = ("_payloads", "message_format", "state")
+    Args:
+        incoming: the session's table of unsettled deliveries.
+    """
+
+    __slots__ = ("_incoming", "_payloads", "message_format", "state")
 
     def __init__(
         self,
@@ -23,16 +27,18 @@ class TransferRun(LazyRun):
         numbers: tuple[int, ...],
         tags: tuple[bytes, ...],
         payloads: tuple[bytes, ...],
+        incoming: dict[int, IncomingDelivery],
     ) -> None:
         super().__init__(kind, bool(like.settled), numbers, tags)
         self.message_format: int = like.message_format or 0
         self.state: Any = like.state
         self._payloads = payloads
+        self._incoming = incoming
 
     def payloads(self, part: slice) -> tuple[bytes, ...]:
         return self._payloads[part]
 
-    def make(self, link: Any, most: int) -> list[IncomingDelivery]:
+    def make(self, link: LazyReceiver, most: int) -> list[IncomingDelivery]:
         """Make objects of the next `most` deliveries, and enter unsettled ones in the session's table."""
         deliveries = super().make(link, most)
         if self.message_format:
@@ -43,5 +49,5 @@ class TransferRun(LazyRun):
                 delivery.remote_state = self.state
         if not self.settled:
             numbers = self.numbers[self.taken - len(deliveries) : self.taken]
-            link.session.incoming.update(zip(numbers, deliveries, strict=True))
+            self._incoming.update(zip(numbers, deliveries, strict=True))
         return deliveries

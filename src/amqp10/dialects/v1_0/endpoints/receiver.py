@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,29 +15,57 @@ from ....engine import (
     SettlementsReceived,
 )
 from ....errors import AmqpError, LocalProtocolError
-from ....messaging import Modified, Released
+from ....messaging import OUTCOMES, Modified, Received, Released
 from ....messaging.payloads import SplitPayload
+from ..._kit.lazy_deliveries import LazyReceiver
 from ..._kit.partial import NO_ROOM, advice, largest_in_part, most_in_part
-from ..resumption.receiver import PartialDelivery, ResumingReceiver
-from ..unsettled_map import ReceivedPosition
+from ..credit import ReceiverCredit
+from ..link import LinkEndpoint
+from ..owners import ReceiverCore
+from ..partial import PartialDelivery
+from ..resumption.receiver import ReceiverResumption, came_in_part
+from ..unsettled_map import ReceivedPosition, of_transaction, reach
 from ..wire.performatives import Flow, Transfer
 from .lazy_deliveries import TransferRun
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from ..owners import SessionCore
+    from ..states import LinkState
     from ..wire.frames import Alike
 
 
-class ReceiverEndpoint(ResumingReceiver):
+class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
     """See `ReceiverLink` for the contract."""
 
     is_sender = False
-    properties: Any
+    session: SessionCore
+    resumption: ReceiverResumption | None = None
+    properties: Mapping[Any, Any]
+    _settle_first: set[int] | None = None  # deliveries whose own rcv-settle-mode is "first" on a "second" link
+    _streaming = False
+    _coming: IncomingDelivery | None = None  # the streamed delivery whose last frame is to come
+    _unread = 0  # transfers that wait to be read, and keep their places in the session's window
 
     def __init__(self, session: SessionCore, name: str) -> None:
-        super().__init__(session, name)
+        LinkEndpoint.__init__(self, session, name)
+        LazyReceiver.__init__(self)
+        self.flow_state: ReceiverCredit = ReceiverCredit(None)
+        self.delivery_type = IncomingDelivery
+        self._partial: PartialDelivery | None = None
+        self._weight = 0  # of that
+        self._draining = False
+        self._second = False
+        self._like_last = False
         self._limit: int | None = None
+
+    def entered(self, state: LinkState) -> None:
+        super().entered(state)
+        self._derive_like_last()
+
+    def _derive_like_last(self) -> None:
+        """Derive whether `settle_like_last` may do without a further look at the link."""
+        self._like_last = self.attached and not (self._second or self.incomplete)
 
     @property
     def credit(self) -> int:  # type: ignore[override]
@@ -64,6 +93,13 @@ class ReceiverEndpoint(ResumingReceiver):
             if self.remote is not None:
                 # A peer that answers "first" will not send the settlement that "second" waits for.
                 self._second = self.terms.receiver_settle_mode == self.remote.receiver_settle_mode == "second"
+                self._derive_like_last()
+
+    def leave_tables(self, *, lingers: bool) -> None:
+        if self._partial is not None and self._partial.first.delivery_id is not None:
+            self.session.parts.pop(self._partial.first.delivery_id, None)
+        if not lingers:
+            self._leave(self.session.incoming, self.unsettled.values())
 
     # Credit
 
@@ -121,17 +157,21 @@ class ReceiverEndpoint(ResumingReceiver):
             return
         if (
             self._partial is not None
+            or self._streaming
             or frame.more
             or frame.aborted
             or frame.rcv_settle_mode is not None
             or frame.resume
         ):
-            self._receive_part(frame, payload)
+            if self._streaming:
+                self._receive_streamed(frame, bytes(payload))
+            else:
+                self._receive_part(frame, payload)
             return
         if not self.flow_state.received():
             self._overrun()
             return
-        self._complete(frame, payload, bool(frame.settled), frame.state)
+        self._complete(frame, payload, frame.settled is True, frame.state)
 
     def goes_on(self, number: int) -> bool:
         # The link itself checks that no delivery begins inside another. Transfers for a link that we have detached are
@@ -147,10 +187,10 @@ class ReceiverEndpoint(ResumingReceiver):
             if not self.flow_state.received():
                 self._overrun()
                 return
-            partial = PartialDelivery(self, frame)
+            partial = PartialDelivery(frame)
             if not self._check_settle_mode(frame):
                 return
-            if frame.resume and not self._continue(partial):
+            if frame.resume and not self._go_on(partial):
                 return
         elif (frame.delivery_id is not None and frame.delivery_id != partial.first.delivery_id) or (
             frame.delivery_tag is not None and frame.delivery_tag != partial.first.delivery_tag
@@ -163,13 +203,14 @@ class ReceiverEndpoint(ResumingReceiver):
         if frame.aborted:  # the payload is thrown away, and the delivery is settled with that (§2.7.5)
             self._keep_part(None)
             self._report_flow(self.flow_state.used_up, wasted=int(partial.resumed is None))
-            if partial.resumed is not None:
-                self._drop_resumed(partial.resumed)
+            if partial.resumed is not None and self.resumption is not None:
+                self.resumption.drop(partial.resumed)
             return
         if payload:
             partial.parts += payload.buffers if isinstance(payload, SplitPayload) else (payload,)
         partial.size += len(payload)
-        partial.settled = partial.settled or bool(frame.settled)
+        if frame.settled:
+            partial.settled = True
         if frame.state is not None:
             partial.state = frame.state
         if partial.size > largest_in_part(self._limit):
@@ -180,12 +221,43 @@ class ReceiverEndpoint(ResumingReceiver):
         else:
             self._keep_part(None)
             first = partial.first
-            if first.rcv_settle_mode == 0 and self._second and not partial.settled and first.delivery_id is not None:
-                self._settle_first.add(first.delivery_id)
+            if first.rcv_settle_mode == 0 and not partial.settled:
+                self.note_settle_mode(first)
             if first.resume:
                 self._complete_resumed(partial)
                 return
             self._complete(first, partial.payload(), partial.settled, partial.state)
+
+    def _keep_part(self, partial: PartialDelivery | None) -> bool:
+        """Keep `partial`, the frames of an incomplete delivery; None: the delivery is over.
+
+        Returns:
+            Whether the owner has room for them.
+        """
+        weight = partial.weight if partial is not None else 0
+        fits = self.session.engine.count_partial(weight - self._weight)
+        if partial is not self._partial:
+            parts = self.session.parts
+            if self._partial is not None and self._partial.first.delivery_id is not None:
+                parts.pop(self._partial.first.delivery_id, None)
+            if partial is not None and partial.first.delivery_id is not None:
+                parts[partial.first.delivery_id] = partial
+        self._partial, self._weight = partial, weight
+        return fits
+
+    def note_settle_mode(self, first: Transfer) -> None:
+        if first.rcv_settle_mode == 0 and self._second and first.delivery_id is not None:
+            if self._settle_first is None:
+                self._settle_first = set()
+            self._settle_first.add(first.delivery_id)
+
+    def _remove(self, delivery: IncomingDelivery) -> None:
+        """Remove a settled delivery from the tables."""
+        self._unsettled.pop(delivery.tag, None)
+        if delivery.delivery_id is not None:
+            self.session.incoming.pop(delivery.delivery_id, None)
+            if self._settle_first is not None:
+                self._settle_first.discard(delivery.delivery_id)
 
     def _check_settle_mode(self, first: Transfer) -> bool:
         """Return whether the delivery's settle mode is allowed; else fail the link (§2.7.5)."""
@@ -264,7 +336,7 @@ class ReceiverEndpoint(ResumingReceiver):
             return False
         if self._limit is not None and max(map(len, payloads)) > self._limit:
             return False
-        self._arrive_many(TransferRun(self.delivery_type, like, numbers, tags, payloads))
+        self._arrive_many(TransferRun(self.delivery_type, like, numbers, tags, payloads, self.session.incoming))
         if self.unmaterialized and not settled:
             self.session.lazy_receivers.add(self)
         self.flow_state.received_many(taken)
@@ -305,17 +377,10 @@ class ReceiverEndpoint(ResumingReceiver):
     @streaming.setter
     def streaming(self, streaming: bool) -> None:
         self._streaming = streaming
-        if streaming:
-            for delivery in self._resuming.values():
-                self._hold_again(delivery)
-            # Replaces the method, so that links that do not stream need no check for each message.
-            self.receive_transfer = self._receive_streamed  # type: ignore[method-assign]
+        if streaming and self.resumption is not None:
+            self.resumption.hold_parts()
 
-    def _receive_streamed(self, frame: Transfer, payload: bytes | SplitPayload) -> None:
-        if self.detach_sent:
-            self.check_errant("transfer")
-            return
-        payload = bytes(payload)
+    def _receive_streamed(self, frame: Transfer, payload: bytes) -> None:
         delivery = self._coming
         if delivery is None and (frame.resume or self._partial is not None):
             delivery = self._resume_stream(frame)
@@ -336,7 +401,7 @@ class ReceiverEndpoint(ResumingReceiver):
             return
         stream = delivery.stream
         if frame.settled and not delivery.remote_settled:
-            self._settled_by_sender(delivery)
+            self.settled_by_transfer(delivery)
         if frame.state is not None:
             delivery.remote_state = frame.state
         if frame.aborted:
@@ -371,8 +436,8 @@ class ReceiverEndpoint(ResumingReceiver):
             return None
         delivery = self._complete(first, b"", bool(first.settled), first.state)
         if delivery is not None:
-            if first.rcv_settle_mode == 0 and self._second and not first.settled and first.delivery_id is not None:
-                self._settle_first.add(first.delivery_id)
+            if not first.settled:
+                self.note_settle_mode(first)
             delivery.stream = IncomingStream()
             delivery.stream.place = ReceivedPosition()
             self._coming = delivery
@@ -382,11 +447,11 @@ class ReceiverEndpoint(ResumingReceiver):
         """Drop a delivery that the sender gave up; "aborted deliveries are implicitly settled" (§2.7.5)."""
         delivery.stream.aborted = True
         self.discard(delivery)
-        self._settled_by_sender(delivery)
+        self.settled_by_transfer(delivery)
         self._coming = None
         self.session.engine.emit(PartsReceived(delivery))
 
-    def _settled_by_sender(self, delivery: IncomingDelivery, *, reported: bool = True) -> None:
+    def settled_by_transfer(self, delivery: IncomingDelivery, *, reported: bool = True) -> None:
         self.receive_states((delivery,), None, True)
         if reported:
             self.session.engine.emit(SettlementsReceived(self, (delivery,)))
@@ -423,16 +488,114 @@ class ReceiverEndpoint(ResumingReceiver):
         if unread:
             self.session.let_go(unread, True)
 
+    def abandon(self) -> None:
+        self.materialize(self.unmaterialized)  # what came in part may be resumed
+
+    # Resuming (§2.6.13)
+
+    def suspended(self) -> list[IncomingDelivery]:
+        deliveries = [each for each in self.unsettled.values() if not of_transaction(each.state, each.remote_state)]
+        partial = self._partial
+        if partial is None or partial.settled or of_transaction(partial.state):
+            return deliveries
+        if partial.resumed is not None:
+            if came_in_part(self, partial.resumed):
+                partial.resumed.stream.parts = deque(map(bytes, partial.parts))
+        elif not partial.first.resume and partial.first.delivery_tag is not None:
+            cut_off = self.delivery_type(self, partial.first.delivery_id or 0, partial.first.delivery_tag, b"", False)
+            cut_off.message_format = partial.first.message_format or 0
+            cut_off.stream = IncomingStream()
+            cut_off.stream.parts.extend(map(bytes, partial.parts))
+            deliveries.append(cut_off)
+        return deliveries
+
+    def new_resumption(self) -> ReceiverResumption:
+        return ReceiverResumption(self)
+
+    def end_resumption(self) -> None:
+        self.resumption = None
+
+    def become_incomplete(self) -> None:
+        super().become_incomplete()
+        self._derive_like_last()
+
+    def hold_parts(self, delivery: IncomingDelivery) -> None:
+        for _ in range(len(delivery.stream.parts) + delivery.stream.lent):
+            self._unread += 1
+            self.session.window.hold()
+
+    def _go_on(self, partial: PartialDelivery) -> bool:
+        """Find the delivery that a transfer resumes, with the part that is here; return False if that failed the link.
+
+        A delivery that is unknown here is ignored: `partial.resumed` is None.
+        """
+        first = partial.first
+        if first.delivery_id is None or first.delivery_tag is None:
+            self.fail("amqp:invalid-field", "the first transfer of a delivery without delivery-id or delivery-tag")
+            return False
+        if self.resumption is not None:
+            partial.resumed = self.resumption.find(first)
+            if not self.resumption.go_on(partial):
+                self.fail("amqp:invalid-field", "a delivery is resumed beyond the end of its received part")
+                return False
+        return True
+
+    def _complete_resumed(self, partial: PartialDelivery) -> None:
+        """Complete a delivery after the last transfer that resumes it; one that is unknown here is ignored."""
+        delivery = partial.resumed
+        if delivery is None or self.resumption is None:
+            self._report_flow(self.flow_state.used_up, wasted=1)
+            return
+        if self.resumption.complete(partial):
+            self._arrive(delivery)
+            if not (self._draining and self.flow_state.used_up):
+                return
+        self._report_flow(self.flow_state.used_up)  # the delivery used up a credit
+
+    def _resume_stream(self, frame: Transfer) -> IncomingDelivery | None:
+        """Return the delivery that a transfer resumes; None if it is complete, unknown, or aborted."""
+        resumption = self.resumption
+        if self._partial is None and resumption is not None:
+            delivery = resumption.find(frame)
+            if delivery is not None and frame.settled and isinstance(delivery.state, OUTCOMES):
+                # The sender knows the outcome by our map, and sends no more of the delivery.
+                delivery.remote_state = frame.state
+                resumption.drop(delivery)
+            elif delivery is not None and not delivery.stream.whole and not frame.aborted:
+                if not self.flow_state.received():
+                    self._overrun()
+                    return None
+                if frame.delivery_id is None:
+                    self.fail("amqp:invalid-field", "the first transfer of a delivery without delivery-id")
+                    return None
+                resumption.live_on(delivery, frame, bool(frame.settled), frame.state)
+                self._coming = delivery
+                return delivery
+        self._receive_part(frame, b"")
+        return None
+
+    def _skip(self, delivery: IncomingDelivery, first: Transfer, payload: bytes) -> bytes:
+        """Return the part of a resumed transfer's payload that was not here yet."""
+        place = delivery.stream.place
+        if not isinstance(first.state, Received) or reach(first.state) == reach(place.received):
+            return payload
+        section, offset = reach(first.state)
+        again = place.offset - offset
+        if section != place.section or not 0 < again <= len(payload):
+            self.fail("amqp:not-implemented", "a stream must be resumed at the end of its received part")
+            return b""
+        return payload[again:]
+
     # Settling
 
     def settle_like_last(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
         # Nearly every delivery is settled once, with the outcome of the last one. benchmarks/budget.py, "receive".
-        session = self.session
-        if state is not session.last_outcome or number is None or not self.attached or self._second:
+        dispositions = self.session.dispositions
+        if state is not dispositions.last_outcome or number is None or not self._like_last:
             return False
-        session.last_ids.append(number)
+        dispositions.last_ids.append(number)
         self._unsettled.pop(tag, None)
-        session.incoming.pop(number, None)
+        self.session.incoming.pop(number, None)
         return True
 
     def next_run(self) -> Sequence[bytes]:
@@ -449,7 +612,7 @@ class ReceiverEndpoint(ResumingReceiver):
         if run.over:
             self._runs.popleft()
         if not run.settled:
-            self.session.accept_run(numbers)
+            self.session.dispositions.accept_run(numbers)
             unsettled = self._unsettled
             for tag in tags:
                 del unsettled[tag]
@@ -461,20 +624,27 @@ class ReceiverEndpoint(ResumingReceiver):
             raise LocalProtocolError(f"the link {self._name!r} is over: the sender may send the message again")
         number = delivery.delivery_id
         if number is None:
-            self._settle_early(delivery, state, settled)
+            if self.resumption is None or not self.resumption.settle_early(delivery, state, settled):
+                raise LocalProtocolError(
+                    "the delivery was not resumed, and cannot be settled: the sender may send the message again"
+                )
             return
         if settled is None:
-            settled = not self._second or number in self._settle_first
+            settled = not self._second or (self._settle_first is not None and number in self._settle_first)
+        dispositions = self.session.dispositions
         if delivery.state is not None:
-            self.session.flush()  # what was said of it before goes first
-        self.session.dispose(True, number, settled, state)
+            dispositions.flush()  # what was said of it before goes first
+        dispositions.dispose(True, number, settled, state)
         if state is not None:
             delivery.state = state
         if settled:
             delivery.local_settled = True
             self._unsettled.pop(delivery.tag, None)
             self.session.incoming.pop(number, None)
-            self._settle_first.discard(number)
+            if self._settle_first is not None:
+                self._settle_first.discard(number)
+            if self.resumption is not None:
+                self.resumption.check_reduced()
 
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
         for delivery in deliveries:
@@ -482,14 +652,13 @@ class ReceiverEndpoint(ResumingReceiver):
                 delivery.remote_state = state
             if settled:
                 delivery.remote_settled = delivery.local_settled = True
-                self._unsettled.pop(delivery.tag, None)
-                self.session.incoming.pop(delivery.delivery_id, None)
-                self._settle_first.discard(delivery.delivery_id)
-        if settled:
-            return deliveries
-        if isinstance(state, Released | Modified):
+                self._remove(delivery)
+        reported = deliveries if settled else ()
+        if not settled and isinstance(state, Released | Modified):
             self._taken_back([delivery for delivery in deliveries if delivery.state is None], state)
-        return ()
+        if self.resumption is not None:
+            self.resumption.check_reduced()
+        return reported
 
     def _taken_back(self, deliveries: Sequence[Any], state: DeliveryState) -> None:
         """Settle deliveries that the sender has released (§2.6.12), as RabbitMQ 4.3 does where no outcome comes.
@@ -497,12 +666,7 @@ class ReceiverEndpoint(ResumingReceiver):
         With the state that the sender told: RabbitMQ ends the session where none is said.
         """
         for delivery in deliveries:
-            self.session.dispose(True, delivery.delivery_id, True, state)
-            self._unsettled.pop(delivery.tag, None)
-            self.session.incoming.pop(delivery.delivery_id, None)
-            self._settle_first.discard(delivery.delivery_id)
+            self.session.dispositions.dispose(True, delivery.delivery_id, True, state)
+            self._remove(delivery)
         if deliveries:
             self.session.engine.emit(DeliveriesUnresumed(self, deliveries))
-
-    def abandon(self) -> None:
-        self.materialize(self.unmaterialized)  # what came in part may be resumed

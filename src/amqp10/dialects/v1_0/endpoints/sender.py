@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from secrets import randbits
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from ....engine import CreditChanged, OutcomeCounter, OutgoingDelivery, Unsettled, count_unsettled
 from ....errors import LocalProtocolError
@@ -13,10 +14,13 @@ from ....messaging import OUTCOMES, RELEASED, Declared, TransactionalState, outl
 from ....messaging.payloads import LARGE
 from ....types import SERIAL_MASK, encode
 from ..credit import SenderCredit
-from ..link import SessionFault
-from ..resumption.sender import GENERIC, OutgoingPart, ResumingSender
+from ..link import LinkEndpoint, SessionFault
+from ..owners import SenderCore
+from ..partial import OutgoingPart
+from ..resumption.link import earlier_entry
+from ..resumption.sender import SenderResumption, too_large
 from ..states import LinkState
-from ..unsettled_map import ReceivedPosition
+from ..unsettled_map import ReceivedPosition, of_transaction
 from ..wire.frames import TransferTemplate, encode_frame
 from ..wire.performatives import Flow, Transfer
 from .untracked import tag_of
@@ -24,21 +28,34 @@ from .untracked import tag_of
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from ....messaging.payloads import SplitPayload
-    from ..owners import SessionCore
+    from ..owners import RunCore, SessionCore
 
 _FINAL_STATES = (*OUTCOMES, Declared)
+# Bytes that a transfer with all its fields takes beyond the template: a list32, and five fields more.
+GENERIC = 11
 
 
-class SenderEndpoint(ResumingSender):
+class SenderEndpoint(LinkEndpoint, SenderCore):
     """See `SenderLink` for the contract."""
 
     is_sender = True
     flow_state: SenderCredit
-    properties: Any
-    drain_owed: bool
+    resumption: SenderResumption | None = None
+    properties: Mapping[Any, Any]
+    drain_owed: bool = False
 
     def __init__(self, session: SessionCore, name: str) -> None:
         super().__init__(session, name)
+        self.flow_state = SenderCredit(0)
+        self.untracked: int = 0
+        self.runs: dict[RunCore, None] = {}
+        self._unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.auto_settle = True
+        self._next_tag = 0
+        self._streaming: OutgoingDelivery | None = None
+        self._template = TransferTemplate(0, 0)
+        self._must_settle = False
+        self._settled: bool | None = False  # what the next delivery has to be; None where none may be sent
         self.delivery_type = OutgoingDelivery
         self._streamed = 0  # bytes of the delivery that is sent in parts
         self._place = ReceivedPosition()  # where it has got to
@@ -62,6 +79,12 @@ class SenderEndpoint(ResumingSender):
         )
 
     @property
+    def unsettled(self) -> dict[bytes, OutgoingDelivery]:  # type: ignore[override]
+        if self.untracked:
+            self.session.untracked.materialize()
+        return self._unsettled
+
+    @property
     def drain(self) -> bool:  # type: ignore[override]
         return self.flow_state.drain
 
@@ -71,7 +94,12 @@ class SenderEndpoint(ResumingSender):
 
     def count_unsettled(self) -> Unsettled:
         counted = count_unsettled(self._unsettled)
-        return self.session.count_untracked(self, counted) if self.untracked else counted
+        return self.session.untracked.count(self, counted) if self.untracked else counted
+
+    def leave_tables(self, *, lingers: bool) -> None:
+        deliveries = self.unsettled.values()  # this makes objects of those untracked, which the owner may still read
+        if not lingers:
+            self._leave(self.session.outgoing, deliveries)
 
     def begin_counting(self) -> None:
         if self.terms is None:
@@ -133,9 +161,9 @@ class SenderEndpoint(ResumingSender):
         elif tag in unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
         else:
-            session.flush()  # of the delivery before with this tag, which the receiver is to have first
+            session.dispositions.flush()  # of the delivery before with this tag, which the receiver is to have first
         if state is not None:
-            session.engine.check_state(state, self._template.overhead + GENERIC + 1)
+            session.engine.check_state(state, self.state_room)
         delivery = self.delivery_type(self, tag, payload, settled, message_format)
         flow.delivery_count = flow.delivery_count + 1 & SERIAL_MASK  # as its `sent` would, without a call
         flow.credit -= 1
@@ -157,8 +185,7 @@ class SenderEndpoint(ResumingSender):
             window.next_outgoing_id = window.next_outgoing_id + 1 & SERIAL_MASK  # as its `sent` would
             window.remote_incoming_window -= 1
             engine = session.engine
-            engine.output.append(head)
-            engine.output.append(payload)
+            engine.output += head, payload
             engine.output_size += len(head) + size
             delivery.on_wire = True
             return delivery
@@ -201,11 +228,10 @@ class SenderEndpoint(ResumingSender):
         delivery_id = session.next_delivery_id
         session.next_delivery_id = delivery_id + 1 & SERIAL_MASK
         if not settled:
-            session.keep_untracked(self, payload, waiter, delivery_id, number)
+            session.untracked.keep(self, payload, waiter, delivery_id, number)
         head = self._template.head(delivery_id, tag, settled, size)
         engine = session.engine
-        engine.output.append(head)
-        engine.output.append(payload)
+        engine.output += head, payload
         engine.output_size += len(head) + size
         return None
 
@@ -237,7 +263,7 @@ class SenderEndpoint(ResumingSender):
         window.next_outgoing_id = window.next_outgoing_id + count & SERIAL_MASK
         window.remote_incoming_window -= count
         if not settled:
-            session.keep_run(self, payloads, waiters, first, number)
+            session.untracked.keep_run(self, payloads, waiters, first, number)
         frames: list[bytes] = [b""] * (2 * count)
         frames[::2] = self._template.heads(first, number, settled, payloads)
         frames[1::2] = payloads
@@ -262,8 +288,8 @@ class SenderEndpoint(ResumingSender):
         part = OutgoingPart(self, delivery, payload, False, more, False)
         part.state = None if more else self._place.received
         self.session.transmit(part)
-        if self._waiting:
-            self._pump()
+        if self.resumption is not None:
+            self.resumption.pump()
 
     def _check_sendable(self, settled: bool) -> None:
         if not self.attached:
@@ -341,12 +367,12 @@ class SenderEndpoint(ResumingSender):
                     payload,
                 )
         delivery.on_wire = not more
-        if delivery.streamed and not more and delivery.state is None:
+        if part.state is not None and delivery.streamed and not more and delivery.state is None:
             delivery.state = part.state
         if not more and self._settled_half is not None and self._settled_half[0] is delivery:
-            session.dispose(False, delivery.delivery_id, True, self._settled_half[1])  # type: ignore[arg-type]
+            session.dispositions.dispose(False, delivery.delivery_id, True, self._settled_half[1])  # type: ignore[arg-type]
             self._settled_half = None
-            session.flush()  # before the next delivery, which may have its tag
+            session.dispositions.flush()  # before the next delivery, which may have its tag
 
     def _write(self, frame: Transfer, payload: bytes | memoryview) -> None:
         self.session.engine.write(encode_frame(self.session.channel, frame, payload))
@@ -356,7 +382,7 @@ class SenderEndpoint(ResumingSender):
     def abort(self, delivery: OutgoingDelivery) -> None:
         session = self.session
         pending_parts = [part for part in session.pending_parts if part.delivery is delivery]
-        if self._abort_waiting(delivery):
+        if self.resumption is not None and self.resumption.abort(delivery):
             return
         if not self.attached or not (self._streaming is delivery or (pending_parts and not pending_parts[0].abort)):
             raise LocalProtocolError("only a delivery that was not yet sent completely can be aborted, and only once")
@@ -365,7 +391,7 @@ class SenderEndpoint(ResumingSender):
         if self._settled_half is not None and self._settled_half[0] is delivery:
             self._settled_half = None
         if not delivery.local_settled:  # else its tag may be another's by now
-            self._forget(delivery)
+            self.drop(delivery)
         if delivery.delivery_id is None and not (pending_parts and pending_parts[0].resume):
             session.pending_parts = deque(part for part in session.pending_parts if part.delivery is not delivery)
             self.flow_state.unsent()
@@ -381,12 +407,13 @@ class SenderEndpoint(ResumingSender):
             )
         else:
             session.transmit(last)
-        if self._waiting:
-            self._pump()
+        if self.resumption is not None:
+            self.resumption.pump()
 
     def abandon(self) -> None:
         session = self.session
-        self._waiting.clear()
+        if self.resumption is not None:
+            self.resumption.abandon()
         cut_off = [part for part in session.pending_parts if part.link is self]
         if self._streaming is not None:
             cut_off.append(OutgoingPart(self, self._streaming, b"", False, False, False))
@@ -400,6 +427,79 @@ class SenderEndpoint(ResumingSender):
                 session.transmit(part)
                 break
 
+    # Resuming (§2.6.13)
+
+    def suspended(self) -> list[OutgoingDelivery]:
+        return [
+            delivery
+            for delivery in self.unsettled.values()
+            if not of_transaction(delivery.state, delivery.remote_state)
+            and (delivery.handed_over or not delivery.streamed)
+        ]
+
+    def new_resumption(self) -> SenderResumption:
+        return SenderResumption(self)
+
+    def end_resumption(self) -> None:
+        self.resumption = None
+
+    def become_incomplete(self) -> None:
+        super().become_incomplete()
+        self._settled = None
+
+    @property
+    def within_delivery(self) -> bool:
+        return self._streaming is not None
+
+    @property
+    def state_room(self) -> int:
+        return self._template.overhead + GENERIC + 1
+
+    def spare_tag(self, tag: bytes) -> None:
+        number = int.from_bytes(tag, "big")
+        if len(tag) in (4, 8) and number < 1 << 63:
+            self._next_tag = max(self._next_tag, number + 1)
+
+    def resend(self, delivery: OutgoingDelivery) -> None:
+        resumption = self.resumption
+        ours = delivery.link is self and self.unsettled.get(delivery.tag) is delivery
+        if not self.attached and not (ours and self.incomplete):
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        if delivery.streamed:
+            raise LocalProtocolError("a message that was sent in parts cannot be sent again: its parts were not kept")
+        waits = resumption is not None and resumption.waits(delivery)
+        if delivery.local_settled or (ours and (waits or delivery.delivery_id is not None)):
+            raise LocalProtocolError("only an unsettled delivery that is not being sent can be sent again")
+        if self._must_settle:
+            raise LocalProtocolError("the link's settle mode is 'settled': send with settled=True")
+        if too_large(self, delivery.payload):
+            raise LocalProtocolError(
+                f"the message has {len(delivery.payload)} bytes, more than the peer's new max-message-size"
+            )
+        if self.unsettled.get(delivery.tag, delivery) is not delivery:
+            delivery.tag = uuid4().bytes
+        self._leave_attachment(delivery)
+        if resumption is None:
+            resumption = self.resumption = self.new_resumption()
+        resumption.resend(delivery)
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        self._leave_attachment(delivery)
+        if self.resumption is not None:
+            self.resumption.forget(delivery)
+        if self.unsettled.get(delivery.tag) is delivery:
+            self.drop(delivery)
+        delivery.local_settled = True
+        if self.resumption is not None:
+            self.resumption.check_reduced()
+
+    def _leave_attachment(self, delivery: OutgoingDelivery) -> None:
+        """Ignore further dispositions for the delivery-id that a delivery had in an earlier attachment."""
+        entry = earlier_entry(self, delivery)
+        if entry is not None:
+            table, number = entry
+            table.pop(number, None)
+
     # Settling
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
@@ -409,33 +509,38 @@ class SenderEndpoint(ResumingSender):
         over = self.gone if self.lingers else self.detach_sent
         if not delivery.remote_settled and number is not None and not over:
             if delivery.on_wire:
-                self.session.dispose(False, number, True, state)
+                self.session.dispositions.dispose(False, number, True, state)
             else:  # the receiver knows of it when it is whole
                 self._settled_half = delivery, state
         if state is not None:
             delivery.state = state
-        self._forget(delivery)
+        self.drop(delivery)
+        if self.resumption is not None:
+            self.resumption.check_reduced()
 
     def take_back(self, delivery: OutgoingDelivery) -> None:
         if self.attached and delivery.on_wire and not (delivery.local_settled or delivery.remote_settled):
             delivery.state = RELEASED
-            self.session.dispose(False, delivery.delivery_id, False, RELEASED)  # type: ignore[arg-type]
+            self.session.dispositions.dispose(False, delivery.delivery_id, False, RELEASED)  # type: ignore[arg-type]
 
-    def _forget(self, delivery: OutgoingDelivery) -> None:
+    def drop(self, delivery: OutgoingDelivery) -> None:
         delivery.local_settled = True
-        self.unsettled.pop(delivery.tag, None)
+        self._unsettled.pop(delivery.tag, None)  # a delivery that is an object is not untracked
         if delivery.delivery_id is not None:
             self.session.outgoing.pop(delivery.delivery_id, None)
 
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
         if settled:
-            unsettled, outgoing = self._unsettled, self.session.outgoing
+            unsettled = self._unsettled
+            outgoing = self.session.outgoing
             for delivery in deliveries:
                 if state is not None:
                     delivery.remote_state = state
                 delivery.remote_settled = delivery.local_settled = True
                 unsettled.pop(delivery.tag, None)
                 outgoing.pop(delivery.delivery_id, None)
+            if self.resumption is not None:
+                self.resumption.check_reduced()
         else:
             settle = self.auto_settle and isinstance(state, _FINAL_STATES)
             provisional = self.auto_settle and isinstance(state, TransactionalState) and state.outcome is not None
@@ -458,8 +563,8 @@ class SenderEndpoint(ResumingSender):
             return
         if frame.link_credit is not None:
             self.flow_state.flow_received(frame.delivery_count, frame.link_credit, frame.drain)
-        if self._waiting:
-            self._pump()
+        if self.resumption is not None:
+            self.resumption.pump()
         self.properties = frame.properties or {}
         self.session.engine.emit(CreditChanged(self))
         if frame.echo and self.terms is not None:
@@ -483,6 +588,12 @@ class SenderEndpoint(ResumingSender):
         return sum(
             part.link is self and part.delivery.delivery_id is None for part in self.session.pending_parts if part.first
         )
+
+    def held_part_sent(self) -> None:
+        if self.drain_owed:
+            self.drained(self.flow_state.available)
+        if self.resumption is not None:
+            self.resumption.check_reduced()
 
     def drained(self, available: int = 0) -> None:
         self.flow_state.available = available

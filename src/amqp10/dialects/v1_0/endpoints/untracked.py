@@ -8,16 +8,19 @@ three tenths.
 
 from __future__ import annotations
 
+from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ....engine import RunAccepted, UntrackedAccepted
-from ....types import SERIAL_MASK
+from ....engine import RunAccepted, Unsettled, UntrackedAccepted
+from ....types import SERIAL_MASK, serial_diff
+from .serial_order import SerialOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ....engine import Event, OutgoingDelivery
-    from ..resumption.sender import ResumingSender
+    from ....engine import Event, OutcomeCounter, OutgoingDelivery
+    from ..owners import SenderCore, SessionCore
 
 
 class UntrackedRun:
@@ -34,8 +37,8 @@ class UntrackedRun:
     end: int
     number: int
 
-    def __init__(self, link: ResumingSender, waiter: Any, number: int, tag: int) -> None:
-        self.link: ResumingSender = link
+    def __init__(self, link: SenderCore, waiter: Any, number: int, tag: int) -> None:
+        self.link: SenderCore = link
         self.waiter: Any = waiter
         self.number = self.end = number
         self.tag: int = tag
@@ -73,7 +76,7 @@ class SentRun(UntrackedRun):
     __slots__ = ("_waiters",)
 
     def __init__(
-        self, link: ResumingSender, payloads: Sequence[bytes], waiters: Sequence[object], number: int, tag: int
+        self, link: SenderCore, payloads: Sequence[bytes], waiters: Sequence[object], number: int, tag: int
     ) -> None:
         super().__init__(link, None, number, tag)
         self.payloads: list[bytes] = list(payloads)
@@ -89,6 +92,84 @@ class SentRun(UntrackedRun):
         for delivery, waiter in zip(super().deliveries(), self._waiters, strict=True):
             delivery.waiter = waiter
             yield delivery
+
+
+class UntrackedDeliveries:
+    """The runs of a session.
+
+    Attributes:
+        runs: each run by its first delivery-id.
+    """
+
+    def __init__(self, session: SessionCore) -> None:
+        self.runs: dict[int, UntrackedRun] = {}
+        self._engine = session.engine
+        self._outgoing = session.outgoing
+        self._last_run: UntrackedRun | None = None  # the run that the next untracked delivery may extend
+
+    def keep(self, link: SenderCore, payload: bytes, waiter: OutcomeCounter, number: int, tag: int) -> None:
+        run = self._last_run
+        if run is None or run.waiter is not waiter or run.end != number or run.link is not link:
+            self._last_run = run = self.runs[number] = UntrackedRun(link, waiter, number, tag)
+            link.runs[run] = None
+        run.payloads.append(payload)
+        run.end = number + 1 & SERIAL_MASK
+        link.untracked += 1
+
+    def keep_run(
+        self, link: SenderCore, payloads: Sequence[bytes], waiters: Sequence[object], number: int, tag: int
+    ) -> None:
+        run = self.runs[number] = SentRun(link, payloads, waiters, number, tag)
+        link.runs[run] = None
+        link.untracked += len(payloads)
+
+    def count(self, link: SenderCore, made: Unsettled) -> Unsettled:
+        first, newest = next(iter(link.runs)).number, next(reversed(link.runs))
+        last = newest.number + len(newest.payloads) - 1 & SERIAL_MASK
+        if made.first is not None and serial_diff(made.first, first) < 0:
+            first = made.first
+        if made.last is not None and serial_diff(made.last, last) > 0:
+            last = made.last
+        return Unsettled(made.total + link.untracked, first, last)
+
+    def materialize(self) -> None:
+        runs, self._last_run = sorted(self.runs.values(), key=attrgetter("tag")), None
+        self.runs.clear()
+        for run in runs:
+            run.link.untracked = 0
+            run.link.runs.clear()
+        for run in runs:
+            for delivery in run.deliveries():
+                run.link.unsettled[delivery.tag] = delivery
+                self._outgoing[delivery.delivery_id] = delivery  # type: ignore[index]
+
+    def accept(self, first: int, count: int) -> int:
+        """Apply an accepted and settled range; return how many of its deliveries, from the first on, were untracked."""
+        runs, done = self.runs, 0
+        while done < count and (run := runs.get(first + done & SERIAL_MASK)) is not None and run.link.attached:
+            del runs[run.number]
+            taken = min(count - done, len(run.payloads))
+            self._engine.emit(run.accept(taken))
+            if run.payloads:
+                runs[run.number] = run
+            else:
+                del run.link.runs[run]
+                if run is self._last_run:
+                    self._last_run = None
+            done += taken
+        return done
+
+    def in_range(self, first: int, count: int) -> list[UntrackedRun]:
+        """Return the runs with deliveries in this range, in its order."""
+        numbers = self._order.in_range(first, count)
+        before = self._order.before(first)
+        if before is not None and before not in numbers and self.runs[before].overlaps(first, count):
+            numbers.insert(0, before)
+        return [self.runs[number] for number in numbers]
+
+    @cached_property
+    def _order(self) -> SerialOrder:
+        return SerialOrder(self.runs, attrgetter("tag"))
 
 
 def tag_of(number: int) -> bytes:
