@@ -12,7 +12,7 @@ import logging
 import math
 import secrets
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from os import PathLike, fspath
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
-from .._arguments import check_range, checked, without_secrets
+from .._arguments import check_range, check_type, checked, without_secrets
 from .._calls import Ungrouped
 from ..engine import (
     DELAYED_RETRY_CAPABILITY,
@@ -58,15 +58,14 @@ from ._tokens.rules import TokenRules
 from ._users.users import Authorize, User, may_the_same, read_users
 from ._virtual_host_core import VirtualHostCore
 from ._virtual_hosts import USUAL, VirtualHost, store_of
-from .azure._config import AzureConfig
-from .azure._controls import AzureControls
-from .azure._links import NamespaceLinks
-from .azure._namespace import Namespace
 
 if TYPE_CHECKING:
     from ..client import Connection, ConnectionSettings
+    from ._peer import Peer
     from ._quarantine import Quarantine
+    from ._services import LinkService
     from ._snapshots import ExchangeFacts, QueueFacts, TopicFacts
+    from .azure import AzureConfig, AzureControls
 
 _log = logging.getLogger("amqp10.broker")
 
@@ -77,6 +76,26 @@ def _shown(tls: TLSSettings) -> tuple[ssl.SSLContext, bytes | None]:
         return tls, None
     context = tls.server_context()
     return context, end_point_of(shown_certificate(context))
+
+
+def _emulation(
+    config: AzureConfig, vhost: VirtualHostCore, tokens: TokenRules | None, max_message_size: int
+) -> tuple[AzureControls, Callable[[Peer], LinkService]]:
+    """Return the controls of a namespace of Azure, and what makes the service of each connection.
+
+    Raises:
+        TypeError: `config` is no such configuration.
+        Refused: the broker cannot have these entities.
+    """
+    # Here, because these modules take a twentieth of the start of a process, and few brokers are a namespace.
+    from .azure._config import AzureConfig
+    from .azure._controls import AzureControls
+    from .azure._links import NamespaceLinks
+    from .azure._namespace import Namespace
+
+    check_type("azure", config, AzureConfig | None)
+    namespace = Namespace(config, vhost)
+    return AzureControls(namespace, tokens), partial(NamespaceLinks, namespace, max_message_size)
 
 
 @checked
@@ -311,8 +330,10 @@ class Broker:
             raise ValueError(f"transaction_timeout must be more than 0, or None, not {transaction_timeout}")
         try:
             self._vhost.begin_with(queues, topics, exchanges or {}, bindings)
-            namespace = Namespace(azure, self._vhost) if azure is not None else None
-            self._azure = AzureControls(namespace, tokens) if namespace is not None else None
+            self._azure: AzureControls | None = None
+            service: Callable[[Peer], LinkService] | None = None
+            if azure is not None:
+                self._azure, service = _emulation(azure, self._vhost, tokens, max_message_size)
         except Refused as error:
             raise ValueError(str(error)) from None
         terms = PeerTerms(
@@ -337,7 +358,7 @@ class Broker:
             access.rights_of,
             self._vhosts,
             tokens,
-            service=partial(NamespaceLinks, namespace, max_message_size) if namespace is not None else None,
+            service=service,
         )
         # Loaded here, so that the first peer's handshake need not wait for it.
         spoken = [dialect(name) for name in (dialects if dialects is not None else dialect_names())]

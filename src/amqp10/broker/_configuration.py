@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from os import PathLike
@@ -120,7 +119,12 @@ class _File:
             octets = self._path.read_bytes()
         try:
             text = octets.decode()
-            said = parse_json(text) if self._path.suffix == ".json" else tomllib.loads(text)
+            if self._path.suffix == ".json":
+                said = parse_json(text)
+            else:
+                import tomllib  # here, because few processes read such a file
+
+                said = tomllib.loads(text)
         except UnicodeDecodeError as error:
             line = octets[: error.start].count(b"\n") + 1
             raise ValueError(f"{self._path}: line {line}: not UTF-8") from None

@@ -16,7 +16,6 @@ import click
 from click.core import ParameterSource
 
 from ..broker import Broker, BrokerLimits, TokenRules, read_config, read_users
-from ..broker.azure import EMULATOR_RULE, AzureConfig, connection_string
 from ..engine import dialect_names
 from ..net import TLS, is_loopback, visible
 from ._lines import LogFormat, log_format_option, log_to_stderr
@@ -271,10 +270,15 @@ def broker(
     log_to_stderr(log_format or "text", logging.WARNING)
     if azure_administration_port is not None and not azure:
         raise click.UsageError("--azure-administration-port needs --azure")
-    try:
-        service_bus = AzureConfig.read(azure) if azure else None
-    except (OSError, ValueError) as error:
-        raise click.BadParameter(str(error), param_hint="--azure") from None
+    service_bus = tokens = None
+    if azure:
+        from ..broker.azure import EMULATOR_RULE, AzureConfig  # here, because most brokers start without the emulator
+
+        try:
+            service_bus = AzureConfig.read(azure)
+        except (OSError, ValueError) as error:
+            raise click.BadParameter(str(error), param_hint="--azure") from None
+        tokens = TokenRules([EMULATOR_RULE])
     arguments: dict[str, Any] = {
         "users": users_of(users),
         "users_file": users_file,
@@ -285,7 +289,7 @@ def broker(
         "queues": {**{name: {} for name in queues}, **{name: {"x-queue-type": "stream"} for name in streams}},
         "topics": topics,
         "azure": service_bus,
-        "tokens": TokenRules([EMULATOR_RULE]) if service_bus is not None else None,
+        "tokens": tokens,
         "store": store,
         "dialects": dialects,
         "duplicate_ids": duplicate_ids,
@@ -333,7 +337,9 @@ def broker(
                 running = await stack.enter_async_context(made)
             told = f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)"
             if service_bus is not None:
-                text = connection_string(running.url, EMULATOR_RULE)
+                from ..broker.azure import connection_string
+
+                text = connection_string(running.url)
                 if service_bus.queues or service_bus.topics:
                     told += f"\nService Bus: {text}"
                 if service_bus.event_hubs:

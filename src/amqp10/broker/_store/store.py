@@ -21,7 +21,6 @@ import itertools
 import logging
 import math
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -265,6 +264,8 @@ class Store(Journal, ChangeRecorder):
         """Return the free octets on the disk, and those in the file where messages were removed."""
         if not self._least_room:
             return math.inf, 0
+        import shutil  # with eight other modules, which only stores need
+
         free = shutil.disk_usage(os.path.dirname(os.path.abspath(self.path))).free
         return free, int(self.file.pragma("freelist_count")) * int(self.file.pragma("page_size"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -122,6 +121,8 @@ class TLS:
 
     def _load_pkcs12(self, context: ssl.SSLContext, path: Path) -> None:
         # Here, because importing X.509 takes a tenth of the start of a process, and few use PKCS#12.
+        import tempfile
+
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
