@@ -10,8 +10,9 @@ The peer's faults are caught here, in one place: whatever the layers below raise
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
 from ...engine import (
     ConnectionEnded,
@@ -68,7 +69,7 @@ class Flushed(Protocol):
     def flush(self) -> None: ...
 
 
-class FastEngine(TimedEngine, Machine[ConnectionState]):
+class FastEngine(Dispatcher, TimedEngine, Machine[ConnectionState]):
     """One end of an AMQP/Fast connection, see `Engine`; `ClientEngine` and `ServerEngine` are the two.
 
     Attributes:
@@ -80,7 +81,10 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
 
     noun = "connection"
     transitions: ClassVar[dict[tuple[ConnectionState, Step], ConnectionState]] = CONNECTION
-    _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]]
+    handlers: ClassVar[Handlers] = {
+        ConnectionPing: "_receive_ping",
+        ConnectionClose: "_receive_close",
+    }
 
     def __init__(self, role: Role, terms: ConnectionTerms) -> None:
         self.role = role
@@ -132,18 +136,18 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
         """Read the first octets; return whether they have arrived."""
 
     def receive(self, command: Command, content: bytes) -> None:
-        """Take one command of the peer."""
+        """Take one command of the peer; after this side's close, drop all but a ping and the peer's close."""
         kind = type(command)
-        if isinstance(command, ConnectionPing):
-            if command.respond:
-                self.write(ConnectionPing())
-        elif isinstance(command, ConnectionClose):
-            self._receive_close(command)
-        elif not self.close_sent:  # else all but the answer to that is dropped
-            action = self._actions.get(kind)
-            if action is None:
-                raise RemoteProtocolError(f"this side must not be sent {command.title()}", "amqp:not-allowed")
-            action(self, command, content)
+        if self.close_sent and kind not in FastEngine.handlers:
+            return
+        handler = self.by_type.get(kind)
+        if handler is None:
+            raise RemoteProtocolError(f"this side must not be sent {command.title()}", "amqp:not-allowed")
+        handler(self, command, content)
+
+    def _receive_ping(self, command: ConnectionPing, content: bytes) -> None:
+        if command.respond:
+            self.write(ConnectionPing())
 
     def expect(self, state: ConnectionState, command: Command) -> None:
         """Raise `RemoteProtocolError` unless the connection is in `state`, in which `command` is due."""
@@ -286,7 +290,7 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
         self.write(ConnectionClose(reply_code=reply_code or code, reply_text=text))
         self.advance(Step.SEND_CLOSE)
 
-    def _receive_close(self, command: ConnectionClose) -> None:
+    def _receive_close(self, command: ConnectionClose, content: bytes) -> None:
         if self.close_sent:
             self.end(None)
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._dispatcher import Handlers
 from ....errors import LocalProtocolError
 from ....messaging import Error
 from ..message.destinations import apply_filters
@@ -24,6 +25,8 @@ class ClientBrowser(ClientReceiver):
     """See `ReceiverLink`; what comes is a copy, settled from the beginning."""
 
     acknowledges = False
+
+    handlers: ClassVar[Handlers] = {HandleIndex: "_on_index"}
 
     def begin(self, opening: HandleOpen) -> None:
         self._known: deque[int] = deque()  # numbers of messages to be shown
@@ -71,17 +74,17 @@ class ClientBrowser(ClientReceiver):
         self.engine.flush_later(self)
 
     def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
-        if isinstance(command, HandleIndex):
-            self._on_index(command)
-            return
-        if isinstance(command, HandleNotify) and not command.partial:
-            tag = self._shown.pop(command.message_nbr, None)
-            if tag is not None:
-                handle.drop(tag)
         super().handle_received(handle, command, content)
         self.engine.flush_later(self)
 
-    def _on_index(self, command: HandleIndex) -> None:
+    def _on_notify(self, handle: ClientHandle, command: HandleNotify, content: bytes) -> None:
+        if not command.partial:
+            tag = self._shown.pop(command.message_nbr, None)
+            if tag is not None:
+                handle.drop(tag)
+        super()._on_notify(handle, command, content)
+
+    def _on_index(self, handle: ClientHandle, command: HandleIndex, content: bytes) -> None:
         numbers = [number for number in read_numbers(command.message_list) if number > self._last]
         self._querying = False
         self._listed_all = not command.message_nbr
@@ -90,7 +93,6 @@ class ClientBrowser(ClientReceiver):
             self._last = numbers[-1]
         if not self.attached and not self.gone:
             self._on_consuming(None)
-        self.engine.flush_later(self)
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if self.gone or self.handle.closing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from ...._dispatcher import Dispatcher, Handlers
 from ...._machine import Machine
 from ....errors import RemoteProtocolError
 from ....messaging import Error
@@ -24,7 +25,7 @@ Closed = Callable[[Error | None, bool], None]
 """Told that a channel is closed by both sides: why, and whether this side closed it first."""
 
 
-class ClientChannel(Machine[HandleState]):
+class ClientChannel(Dispatcher, Machine[HandleState]):
     """A channel, from its opening to its close.
 
     Attributes:
@@ -37,6 +38,7 @@ class ClientChannel(Machine[HandleState]):
 
     noun = "channel"
     transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = CHANNEL
+    handlers: ClassVar[Handlers] = {ChannelReply: "_receive_reply", ChannelClose: "_receive_close"}
 
     def __init__(
         self, engine: ClientSessionEngine, closed: Closed, opened: Answered, *, transacted: bool = False
@@ -73,13 +75,16 @@ class ClientChannel(Machine[HandleState]):
 
     def receive(self, command: ChannelReply | ChannelClose) -> None:
         """Take a command of the server for this channel."""
+        self.by_type[type(command)](self, command)
+
+    def _receive_reply(self, command: ChannelReply) -> None:
+        answered = self._waiting.pop(command.confirm_tag, None)
+        if answered is None:
+            raise RemoteProtocolError(f"an unexpected channel-reply with the tag {command.confirm_tag}")
+        answered(error_of(command.reply_code, command.reply_text))
+
+    def _receive_close(self, command: ChannelClose) -> None:
         error = error_of(command.reply_code, command.reply_text)
-        if isinstance(command, ChannelReply):
-            answered = self._waiting.pop(command.confirm_tag, None)
-            if answered is None:
-                raise RemoteProtocolError(f"an unexpected channel-reply with the tag {command.confirm_tag}")
-            answered(error)
-            return
         asked = self.closing
         self.advance(Step.RECEIVE_CHANNEL_CLOSE)
         self.close()

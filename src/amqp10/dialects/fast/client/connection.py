@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ...._dispatcher import Handlers
 from ....engine import (
     OTHER_PROTOCOLS,
     Authenticated,
@@ -26,7 +27,6 @@ from ..codes import REFUSED, error_of
 from ..engine import FastEngine, is_done
 from ..login import ClientLogin
 from ..states import ConnectionState, Step
-from ..wire.command_table import Command
 from ..wire.commands import (
     ChannelClose,
     ChannelReply,
@@ -64,6 +64,20 @@ class ClientEngine(FastEngine):
 
     remote: ConnectionTerms | None
     reading: bool
+    handlers: ClassVar[Handlers] = {
+        ConnectionChallenge: "_receive_challenge",
+        ConnectionTune: "_receive_tune",
+        ConnectionReply: "_receive_reply",
+        ChannelReply: "_receive_channel",
+        ChannelClose: "_receive_channel",
+        HandleCreated: "_receive_handle",
+        HandleNotify: "_receive_handle",
+        HandleIndex: "_receive_handle",
+        HandlePrepare: "_receive_handle",
+        HandleReady: "_receive_handle",
+        HandleReply: "_receive_handle",
+        HandleClose: "_receive_handle",
+    }
 
     def __init__(self, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
         super().__init__(Role.CLIENT, terms)
@@ -252,21 +266,6 @@ class ClientEngine(FastEngine):
                 f"{command.title()} for handle {command.handle_id}, which is not open", "amqp:not-allowed"
             )
         handle.receive(command, content)
-
-    _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]] = {
-        ConnectionChallenge: _receive_challenge,
-        ConnectionTune: _receive_tune,
-        ConnectionReply: _receive_reply,
-        ChannelReply: _receive_channel,
-        ChannelClose: _receive_channel,
-        HandleCreated: _receive_handle,
-        HandleNotify: _receive_handle,
-        HandleIndex: _receive_handle,
-        HandlePrepare: _receive_handle,
-        HandleReady: _receive_handle,
-        HandleReply: _receive_handle,
-        HandleClose: _receive_handle,
-    }
 
 
 def _free(taken: Mapping[int, object], most: int, what: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ...._dispatcher import Dispatcher, Handlers
 from ...._machine import Machine
 from ....errors import RemoteProtocolError
 from ....messaging import Error
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 MAX_TAG: Final = 0xFFFF
 
 
-class HandleOwner(ABC):
-    """The owner of a handle."""
+class HandleOwner(Dispatcher, ABC):
+    """The owner of a handle. Its handlers are called with the handle, the command and the content."""
 
     @abstractmethod
     def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
@@ -28,10 +29,18 @@ class HandleOwner(ABC):
 
     def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
         """Take a command for the handle that is neither a reply nor a close."""
-        raise RemoteProtocolError(f"{command.title()} for handle {handle.id}, which did not ask for it")
+        handler = self.by_type.get(type(command))
+        if handler is None:
+            raise unasked(handle, command)
+        handler(self, handle, command, content)
 
 
-class ClientHandle(Machine[HandleState]):
+def unasked(handle: ClientHandle, command: Command) -> RemoteProtocolError:
+    """Return the error for a command that the owner of the handle did not ask for."""
+    return RemoteProtocolError(f"{command.title()} for handle {handle.id}, which did not ask for it")
+
+
+class ClientHandle(Dispatcher, Machine[HandleState]):
     """See the module.
 
     Attributes:
@@ -41,6 +50,7 @@ class ClientHandle(Machine[HandleState]):
 
     noun = "handle"
     transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = HANDLE
+    handlers: ClassVar[Handlers] = {HandleReply: "_receive_reply", HandleClose: "_receive_close"}
 
     def __init__(self, channel: HandleChannel, owner: HandleOwner) -> None:
         self.channel = channel
@@ -91,19 +101,24 @@ class ClientHandle(Machine[HandleState]):
 
     def receive(self, command: Command, content: bytes) -> None:
         """Take a command of the server for this handle."""
-        if isinstance(command, HandleReply):
-            answered = self._waiting.pop(command.confirm_tag, None)
-            if answered is None:
-                raise RemoteProtocolError(f"an unexpected handle-reply with the tag {command.confirm_tag}")
-            answered(error_of(command.reply_code, command.reply_text))
-        elif isinstance(command, HandleClose):
-            asked = self.closing
-            self.advance(Step.RECEIVE_HANDLE_CLOSE)
-            self.close()
-            self.forget()
-            self._owner.handle_closed(self, error_of(command.reply_code, command.reply_text), asked)
-        else:
+        handler = self.by_type.get(type(command))
+        if handler is None:
             self._owner.handle_received(self, command, content)
+        else:
+            handler(self, command)
+
+    def _receive_reply(self, command: HandleReply) -> None:
+        answered = self._waiting.pop(command.confirm_tag, None)
+        if answered is None:
+            raise RemoteProtocolError(f"an unexpected handle-reply with the tag {command.confirm_tag}")
+        answered(error_of(command.reply_code, command.reply_text))
+
+    def _receive_close(self, command: HandleClose) -> None:
+        asked = self.closing
+        self.advance(Step.RECEIVE_HANDLE_CLOSE)
+        self.close()
+        self.forget()
+        self._owner.handle_closed(self, error_of(command.reply_code, command.reply_text), asked)
 
     def forget(self) -> None:
         """Remove the handle from the connection and its channel, which frees its number."""

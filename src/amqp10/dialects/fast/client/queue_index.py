@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ...._dispatcher import Handlers
 from ....engine import PendingRequest, RequestAnswered
 from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, RequestRefused, SessionEnded, Unsupported
 from ....messaging import Error
 from ..message.destinations import QUEUE
 from ..message.from_head import payload_of
 from ..requests import Index, List, Show
-from ..wire.command_table import Command
 from ..wire.commands import HandleBrowse, HandleIndex, HandleNotify, HandleOpen, HandleQuery
 from ..wire.fragments import Assembly, read_head
 from ..wire.message_list import read_numbers
 from ..wire.values import MAX_LONGSTR, MAX_SHORTSTR
-from .handle import ClientHandle, HandleOwner
+from .handle import ClientHandle, HandleOwner, unasked
 
 if TYPE_CHECKING:
     from .channel import ClientChannel
@@ -63,6 +63,8 @@ class QueueBrowsers(dict[tuple[str, str], "QueueBrowser"]):
 class QueueBrowser(HandleOwner):
     """One of them."""
 
+    handlers: ClassVar[Handlers] = {HandleIndex: "_on_index", HandleNotify: "_on_notify"}
+
     def __init__(
         self, engine: ClientSessionEngine, channel: ClientChannel, browsers: QueueBrowsers, address: str, selector: str
     ) -> None:
@@ -107,18 +109,17 @@ class QueueBrowser(HandleOwner):
         if error is not None:
             self._answered(None, error)
 
-    def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
-        if isinstance(command, HandleIndex) and self._asks(List):
-            self._answered(Index(tuple(read_numbers(command.message_list)), command.message_nbr))
-        elif isinstance(command, HandleNotify) and self._asks(Show) and not command.out_of_band:
-            self._on_notify(command, content)
-        else:
-            super().handle_received(handle, command, content)
-
     def _asks(self, kind: type[Any]) -> bool:
         return bool(self._waiting) and isinstance(self._waiting[0].request, kind)
 
-    def _on_notify(self, command: HandleNotify, content: bytes) -> None:
+    def _on_index(self, handle: ClientHandle, command: HandleIndex, content: bytes) -> None:
+        if not self._asks(List):
+            raise unasked(handle, command)
+        self._answered(Index(tuple(read_numbers(command.message_list)), command.message_nbr))
+
+    def _on_notify(self, handle: ClientHandle, command: HandleNotify, content: bytes) -> None:
+        if not self._asks(Show) or command.out_of_band:
+            raise unasked(handle, command)
         if command.message_nbr != self._waiting[0].request.number:  # type: ignore[attr-defined]
             raise RemoteProtocolError(f"message {command.message_nbr} was not asked for", "amqp:illegal-state")
         if self._assembly is None:

@@ -11,8 +11,9 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import (
     DeliveriesReceived,
     DeliveriesUnresumed,
@@ -34,7 +35,6 @@ from ..message.destinations import apply_filters, identifier_of, termini_of
 from ..message.from_head import payload_of, stream_front
 from ..restart import kept_part, known_by, parts_of
 from ..states import Step
-from ..wire.command_table import Command
 from ..wire.commands import (
     HandleCancel,
     HandleConsume,
@@ -68,6 +68,11 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     acknowledges = True
     remote: LinkTerms | None
     credit: int
+    handlers: ClassVar[Handlers] = {
+        HandleCreated: "_on_created",
+        HandleNotify: "_on_notify",
+        HandlePrepare: "_on_prepare",
+    }
 
     def __init__(
         self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None
@@ -174,17 +179,10 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     # Messages
 
-    def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
-        if isinstance(command, HandleNotify):
-            self._on_notify(command, content)
-        elif isinstance(command, HandleCreated):
-            self._created = command.dest_name
-        elif isinstance(command, HandlePrepare):
-            self._on_prepare(command, content)
-        else:
-            super().handle_received(handle, command, content)
+    def _on_created(self, handle: ClientHandle, command: HandleCreated, content: bytes) -> None:
+        self._created = command.dest_name
 
-    def _on_notify(self, command: HandleNotify, content: bytes) -> None:
+    def _on_notify(self, handle: ClientHandle, command: HandleNotify, content: bytes) -> None:
         if command.out_of_band:
             raise RemoteProtocolError("an out-of-band message, although no band was agreed on", "amqp:not-implemented")
         if command.streaming:
@@ -235,7 +233,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         else:
             self._hand_out(delivery)
 
-    def _on_prepare(self, command: HandlePrepare, content: bytes) -> None:
+    def _on_prepare(self, handle: ClientHandle, command: HandlePrepare, content: bytes) -> None:
         """Answer how much of a message is here: the part kept from the last handle, or the part sent along."""
         if self._prepared is not None or self._coming is not None:
             raise RemoteProtocolError(

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from ...._dispatcher import Handlers
 from ....engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery
 from ....errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
 from ....messaging import ACCEPTED, Error, Rejected, Returned, Target, TransactionalState, read_properties
@@ -20,7 +21,6 @@ from ..message.stream_fragmenter import StreamFragmenter
 from ..message.to_head import to_fast
 from ..restart import restart_options
 from ..states import Step
-from ..wire.command_table import Command
 from ..wire.commands import HandleCreated, HandleOpen, HandlePrepare, HandleReady, HandleSend
 from ..wire.fragments import body_hash, fragments
 from ..wire.values import MAX_SHORTSTR
@@ -43,6 +43,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
     session: ClientLinkSession
     keeps_name = True
     remote: LinkTerms | None
+    handlers: ClassVar[Handlers] = {HandleCreated: "_on_created", HandleReady: "_on_ready"}
 
     def __init__(
         self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None
@@ -353,7 +354,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         self.engine.write(command, front)
         return True
 
-    def _on_ready(self, command: HandleReady) -> None:
+    def _on_ready(self, handle: ClientHandle, command: HandleReady, content: bytes) -> None:
         """Send the rest of the prepared message, because the server has answered how much of it is there."""
         delivery, body = self._preparing, self._prepared
         if delivery is None or command.message_size > len(body):
@@ -419,13 +420,8 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
     def _on_channel_closed(self, error: Error | None, asked: bool) -> None:
         self.over(self._closed, None if asked and error is None else link_cause(error))
 
-    def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
-        if isinstance(command, HandleCreated):
-            self._created = command.dest_name
-        elif isinstance(command, HandleReady):
-            self._on_ready(command)
-        else:
-            super().handle_received(handle, command, content)
+    def _on_created(self, handle: ClientHandle, command: HandleCreated, content: bytes) -> None:
+        self._created = command.dest_name
 
 
 def outcome_of(error: Error | None) -> DeliveryState:

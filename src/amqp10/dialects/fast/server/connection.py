@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ...._dispatcher import Handlers
 from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionBegun
 from ....errors import LocalProtocolError, RemoteProtocolError, Unsupported
 from ....messaging import Error
@@ -58,6 +59,27 @@ class ServerEngine(FastEngine):
 
     identity: str | None
     remote: ConnectionTerms | None
+    handlers: ClassVar[Handlers] = {
+        ConnectionResponse: "_receive_response",
+        ConnectionTune: "_receive_tune",
+        ConnectionOpen: "_receive_open",
+        ChannelOpen: "_receive_channel_open",
+        ChannelAck: "_receive_channel",
+        ChannelCommit: "_receive_channel",
+        ChannelRollback: "_receive_channel",
+        ChannelClose: "_receive_channel",
+        HandleOpen: "_receive_handle_open",
+        HandleSend: "_receive_handle",
+        HandleConsume: "_receive_handle",
+        HandleCancel: "_receive_handle",
+        HandleFlow: "_receive_handle",
+        HandleUnget: "_receive_handle",
+        HandleQuery: "_receive_handle",
+        HandleBrowse: "_receive_handle",
+        HandlePrepare: "_receive_handle",
+        HandleReady: "_receive_handle",
+        HandleClose: "_receive_handle",
+    }
 
     def __init__(self, terms: ConnectionTerms, authenticator: Authenticator) -> None:
         super().__init__(Role.SERVER, terms)
@@ -260,33 +282,11 @@ class ServerEngine(FastEngine):
             self._deferred.append(command)
         return holding
 
-    def _receive_close(self, command: ConnectionClose) -> None:
+    def _receive_close(self, command: ConnectionClose, content: bytes) -> None:
         if not (self.backlog.items and not self.close_sent):
-            super()._receive_close(command)
+            super()._receive_close(command, content)
         else:
             self._deferred.append(command)
-
-    _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]] = {
-        ConnectionResponse: _receive_response,
-        ConnectionTune: _receive_tune,
-        ConnectionOpen: _receive_open,
-        ChannelOpen: _receive_channel_open,
-        ChannelAck: _receive_channel,
-        ChannelCommit: _receive_channel,
-        ChannelRollback: _receive_channel,
-        ChannelClose: _receive_channel,
-        HandleOpen: _receive_handle_open,
-        HandleSend: _receive_handle,
-        HandleConsume: _receive_handle,
-        HandleCancel: _receive_handle,
-        HandleFlow: _receive_handle,
-        HandleUnget: _receive_handle,
-        HandleQuery: _receive_handle,
-        HandleBrowse: _receive_handle,
-        HandlePrepare: _receive_handle,
-        HandleReady: _receive_handle,
-        HandleClose: _receive_handle,
-    }
 
 
 def server_engine(terms: ConnectionTerms, authenticator: Authenticator) -> ServerEngine:

@@ -8,10 +8,10 @@ handle-consume                a sending link
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ...._dispatcher import Dispatcher, Handlers
 from ...._machine import Machine
 from ....engine import LinkTerms
 from ....errors import RemoteProtocolError
@@ -59,7 +59,7 @@ _MANY_SHOWN: Final = 1 << 31
 """After this many message numbers on one handle, the next browser on the handle numbers from 1 again."""
 
 
-class ServerHandle(Machine[HandleState]):
+class ServerHandle(Dispatcher, Machine[HandleState]):
     """See the module.
 
     Attributes:
@@ -71,6 +71,17 @@ class ServerHandle(Machine[HandleState]):
     noun = "handle"
     transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = HANDLE
     engine: ServerSessionEngine
+    handlers: ClassVar[Handlers] = {
+        HandleSend: "_receive_send",
+        HandleConsume: "_receive_consume",
+        HandleCancel: "_receive_cancel",
+        HandleFlow: "_receive_flow",
+        HandleUnget: "_receive_unget",
+        HandleQuery: "_receive_query",
+        HandleBrowse: "_receive_browse",
+        HandlePrepare: "_receive_prepare",
+        HandleReady: "_receive_ready",
+    }
 
     def __init__(self, session: ServerLinkSession, opening: HandleOpen) -> None:
         self.session = session
@@ -160,7 +171,7 @@ class ServerHandle(Machine[HandleState]):
             if len(self._backlog) > MAX_WAITING:
                 self.refuse("amqp:resource-limit-exceeded", f"{MAX_WAITING} commands wait for the answer to one")
         else:
-            self._actions[type(command)](self, command, content)
+            self.by_type[type(command)](self, command, content)
 
     @property
     def _waits(self) -> bool:
@@ -176,7 +187,7 @@ class ServerHandle(Machine[HandleState]):
         """Take the commands that waited for an answer which has now come."""
         while self._backlog and self.state is HandleState.OPEN and not self._waits:
             command, content = self._backlog.popleft()
-            self._actions[type(command)](self, command, content)
+            self.by_type[type(command)](self, command, content)
 
     def _receive_send(self, command: HandleSend, content: bytes) -> None:
         if not self.opening.producer:
@@ -355,18 +366,6 @@ class ServerHandle(Machine[HandleState]):
                 "a handle-ready that answers no handle-prepare, or for more octets than the body has",
                 "amqp:illegal-state",
             )
-
-    _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]] = {
-        HandleSend: _receive_send,
-        HandleConsume: _receive_consume,
-        HandleCancel: _receive_cancel,
-        HandleFlow: _receive_flow,
-        HandleUnget: _receive_unget,
-        HandleQuery: _receive_query,
-        HandleBrowse: _receive_browse,
-        HandlePrepare: _receive_prepare,
-        HandleReady: _receive_ready,
-    }
 
     # Ending
 

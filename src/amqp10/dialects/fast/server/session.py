@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ...._dispatcher import Dispatcher, Handlers
 from ....engine import LinkTerms, OutgoingDelivery, SessionTerms, SessionUnmapped
 from ....errors import LocalProtocolError
 from ....messaging import ACCEPTED, DeliveryState, Error, TransactionalState
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _LIVE: Final = frozenset({SessionState.OPEN_RCVD, SessionState.OPENED})
 
 
-class ServerSession(SessionEndpoint):
+class ServerSession(Dispatcher, SessionEndpoint):
     """See `Session`; only the client attaches links.
 
     Attributes:
@@ -46,6 +47,12 @@ class ServerSession(SessionEndpoint):
 
     engine: ServerSessionEngine
     terms: SessionTerms | None
+    handlers: ClassVar[Handlers] = {
+        ChannelAck: "_receive_ack",
+        ChannelCommit: "_receive_commit",
+        ChannelRollback: "_receive_rollback",
+        ChannelClose: "_receive_close",
+    }
 
     def __init__(self, engine: ServerSessionEngine, command: ChannelOpen) -> None:
         super().__init__(engine)
@@ -92,19 +99,8 @@ class ServerSession(SessionEndpoint):
 
     def receive(self, command: Any) -> None:
         """Take a command of the client for this channel."""
-        if isinstance(command, ChannelClose):
-            self._receive_close(command)
-        elif self.state not in _LIVE:
-            pass
-        elif isinstance(command, ChannelAck):
-            self._receive_ack(command)
-        elif not self.transacted:
-            self.fault("amqp:illegal-state", f"{command.title()} on a channel that is not transacted")
-        elif isinstance(command, ChannelCommit):
-            self._receive_commit(command)
-        elif isinstance(command, ChannelRollback):
-            self._take_work()
-            self.reply(command.confirm_tag)
+        if self.state in _LIVE or type(command) is ChannelClose:
+            self.by_type[type(command)](self, command)
 
     def open_handle(self, command: HandleOpen) -> None:
         """Open a handle for the client."""
@@ -153,7 +149,20 @@ class ServerSession(SessionEndpoint):
         self.engine.uncommitted -= work.octets
         return work
 
+    def _is_transacted(self, command: ChannelCommit | ChannelRollback) -> bool:
+        """Return whether the channel is transacted; end it if it is not, for the command has no place on it."""
+        if not self.transacted:
+            self.fault("amqp:illegal-state", f"{command.title()} on a channel that is not transacted")
+        return self.transacted
+
+    def _receive_rollback(self, command: ChannelRollback) -> None:
+        if self._is_transacted(command):
+            self._take_work()
+            self.reply(command.confirm_tag)
+
     def _receive_commit(self, command: ChannelCommit) -> None:
+        if not self._is_transacted(command):
+            return
         work = self._take_work()
         work.tag = command.confirm_tag
         if work.spoiled is not None:
