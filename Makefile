@@ -104,15 +104,7 @@ dist: $(VENV)/.dev  ## the packages of a release, into dist/
 	$(BIN)/python -m build
 
 nightly: $(VENV)/.interop  ## 10,000 random walks of engines and of resumed links, 50,000 hostile conversations, 200,000 mutated frames and values, 10 of each storm, 50,000 messages through workers that are killed, a million messages plain and compiled, Event Hubs by the SDK for Rust
-	AMQP10_WALKS=10000 AMQP10_CONVERSATIONS=50000 AMQP10_SEEDS=10 AMQP10_KILLS=5 AMQP10_MESSAGES=300000 AMQP10_WORK=50000 \
-		$(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/messaging/test_shapes.py \
-		tests/broker/retained/test_resume_model.py tests/dialects/v1_0/test_engine_walk.py tests/hostile/broker/test_conversations.py \
-		tests/hostile/client/test_servers.py tests/hostile/azure/test_service_bus.py tests/hostile/azure/test_transactions.py tests/faults tests/interop/test_spark_killed.py
-	AMQP10_FUZZ=200000 $(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/fuzz/test_fuzz_frames.py tests/fuzz/test_fuzz_values.py
-	AMQP10_RUST=1 $(BIN)/python -m pytest -q -o timeout=0 tests/interop/test_azure_sdks.py -k test_rust
-	AMQP10_LIVES=3000 $(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/azure/processor/test_balancing.py
-	AMQP10_EXAMPLES=500 $(BIN)/python -m pytest -q -n 2 -o timeout=0 -m hypothesis
-	AMQP10_MESSAGES=1000000 $(BIN)/python -m pytest -q -o timeout=0 tests/test_compiled.py
+	AMQP10_TIER=nightly $(BIN)/python -m pytest -q -n 2 --dist loadgroup --max-worker-restart=0 -o timeout=0
 
 sanitize: $(VENV)/.interop  ## the compiled part under the sanitizers of the C compiler, with 20,000 messages (a part of nightly)
 	AMQP10_MESSAGES=20000 $(BIN)/python -m pytest -q -o timeout=0 -rs tests/test_compiled.py -k sanitizers

@@ -30,9 +30,11 @@ from amqp10.sasl import StoredKeys
 pytest.register_assert_rewrite("tests.kit")
 
 from .kit.client.memory_peer import MemoryPeer
+from .kit.counts import EXAMPLES
 from .kit.jumping_clock import Backend, jumping, watched
 from .kit.memory_network import MemoryNetwork
 from .kit.short_java import SHORT
+from .kit.tiers import QUICK, is_left_out, mark
 from .kit.unavailable import unavailable
 
 if TYPE_CHECKING:
@@ -46,14 +48,8 @@ IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 # same examples each time.
 random = settings.get_profile("default")
 patient = settings(random, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("amqp10", patient, max_examples=int(os.environ.get("AMQP10_EXAMPLES", "50")))
+settings.register_profile("amqp10", patient, max_examples=EXAMPLES)
 settings.register_profile("quick", patient, max_examples=10)  # of `make check`
-
-TIER = os.environ.get("AMQP10_TIER", "all")
-"""The tests of a run: "quick" for those of `make check`, "all" for those of `make test`."""
-if TIER not in ("all", "quick"):
-    raise pytest.UsageError(f"AMQP10_TIER must be 'all' or 'quick', not {TIER!r}")
-QUICK = TIER == "quick"
 settings.load_profile("quick" if QUICK else "amqp10")
 
 # The fewest that a client takes: deriving the keys of its users is half of what many a broker here would cost.
@@ -61,52 +57,20 @@ Broker.__init__.__kwdefaults__ = {**(Broker.__init__.__kwdefaults__ or {}), "scr
 # The other half: users of tests have few passwords, so the brokers of a process share the keys and the salt of each.
 StoredKeys.from_password = cache(StoredKeys.from_password)  # type: ignore[method-assign]
 
-TESTS = Path(__file__).parent
-END_TO_END = (
-    "bridging",
-    "cli",
-    "faults",
-    "hostile/azure",
-    "hostile/broker",
-    "hostile/cli",
-    "hostile/client",
-    "hostile/spark",
-    "interop",
-    "spark",
-    "broker/test_dialect_matrix.py",
-    "dialects/v0_10/test_resume_everything.py",
-    "sync/test_contract.py",
-    "test_benchmarks.py",
-    "test_examples.py",
-    "testing/suite/test_suite.py",
-)
-"""Folders and files of tests of whole processes, of every feature with every other, or beside independent peers."""
-NOT_QUICK = ("end_to_end", "interop", "slow", "spark")
-"""The markers of what the quick tier leaves out."""
-
-
-@cache
-def is_end_to_end(path: Path) -> bool:
-    """Return whether the tests of this file are end-to-end tests, by its place."""
-    return any(path.is_relative_to(TESTS / each) for each in END_TO_END)
-
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Do not even import tests that the quick tier leaves out."""
-    return True if QUICK and is_end_to_end(collection_path) else None
+    """Do not even import tests that the tier leaves out."""
+    return True if is_left_out(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the end-to-end tests, and deselect what the tier leaves out."""
+    """Mark the tests by their places, and deselect what the tier leaves out."""
     items.sort(key=lambda item: str(item.path))  # each worker has collected them in an order of its own
     chosen: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
-        if is_end_to_end(item.path):
-            item.add_marker("end_to_end")
-        out = QUICK and any(map(item.get_closest_marker, NOT_QUICK))
-        (left_out if out else chosen).append(item)
+        (chosen if mark(item) else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = chosen
@@ -320,7 +284,7 @@ async def memory_peer(anyio_backend: str | Backend, monkeypatch: pytest.MonkeyPa
         yield peer
 
 
-ROOT = TESTS.parent
+ROOT = Path(__file__).parents[1]
 SPARK_STARTUP = ROOT / "tests" / "kit" / "spark" / "startup"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from .kit.tiers import PLACES, markers_of
 from .kit.unavailable import unavailable
 
 ROOT = Path(__file__).parent.parent
@@ -67,10 +68,17 @@ def test_the_script_says_that_it_is_ci() -> None:
 
 
 def test_places_of_the_tiers() -> None:
-    """A folder or file that the quick tier leaves out by its place is there: one that was renamed would join it."""
-    from .conftest import END_TO_END
+    """A folder or file that gives its tests a marker is there: one that was renamed would change its tier."""
+    assert [each for places in PLACES.values() for each in places if not (ROOT / "tests" / each).exists()] == []
 
-    assert [each for each in END_TO_END if not (ROOT / "tests" / each).exists()] == []
+
+def test_what_runs_more_often_is_nightly() -> None:
+    """A file of tests that asks for a count of the nightly tier is in that tier, or a test of it is."""
+    counts = re.compile(r"^from \.+kit\.counts import", re.M)
+    texts = {path: path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+    asking = {path for path, text in texts.items() if counts.search(text)}
+    assert len(asking) > 10
+    assert [path for path in asking if "nightly" not in markers_of(path) and "mark.nightly" not in texts[path]] == []
 
 
 @pytest.mark.xdist_group("spark")

@@ -13,21 +13,24 @@ from zipfile import ZipFile
 
 import pytest
 
+from .kit.counts import COMPILED_MESSAGES
 from .kit.unavailable import unavailable
 
 ROOT = Path(__file__).parents[1]
-OF_CLIENTS = ("cancel*[ns]", "copies", "delivery*", "fairness", "losses", "pipe*", "receiver*", "se[nt]*", "streamed")
+OF_CLIENTS = (
+    *("test_cancel*", "test_copies", "test_fairness", "*/test_cancelling*", "*/test_delivery*", "recovery/test_losses"),
+    *("receiving/test_credit", "receiving/test_receiver", "receiving/test_settled", "receiving/test_streaming"),
+    *("sending/test_credit", "sending/test_[ps]*"),
+)
 OF_CODEC = ("types/test_decode.py", "types/test_fast.py", "types/test_known_keys.py", "fuzz/test_fuzz_messages.py")
 OF_1_0 = ("endpoints", "resumption", "wire", "test_[aelu]*.py")  # the others have states, windows and a login alone
 TESTS = (
     *(f"dialects/v1_0/{each}" for each in OF_1_0),
-    *("engine", "messaging", *OF_CODEC),
-    *(f"client/test_{each}.py" for each in OF_CLIENTS),
+    *("engine", "messaging", "hostile/quick/test_v1_0_mutants.py", *OF_CODEC),
+    *(f"client/{each}.py" for each in OF_CLIENTS),
 )
 """Those of what is compiled, and of what holds it."""
 OF_MEMORY = (*OF_CODEC, "messaging/test_fast.py", "messaging/test_section_index.py", "fuzz/test_fuzz_frames.py")
-MESSAGES = int(os.environ.get("AMQP10_MESSAGES", "2000"))
-"""How many, made and mutated by chance, must come to the same by the plain code and by the compiled part."""
 SANITIZERS = "-O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
 pytestmark = [
@@ -94,9 +97,16 @@ def test_is_compiled(compiled: Path) -> None:
     assert not [each for ending in ("pxd", "pyx", "c") for each in compiled.rglob(f"*.{ending}")]
 
 
+def paths_of(patterns: tuple[str, ...]) -> list[str]:
+    """Return the files and folders of tests that match; each pattern does match some."""
+    found = {each: sorted((ROOT / "tests").glob(each)) for each in patterns}
+    assert [each for each, paths in found.items() if not paths] == []
+    return [str(path) for paths in found.values() for path in paths]
+
+
 def test_passes_the_same_tests(compiled: Path) -> None:
     """The tests of deliveries and messages, and of all that hands them on, with compiled ones."""
-    paths = [str(path) for each in TESTS for path in sorted((ROOT / "tests").glob(each))]
+    paths = paths_of(TESTS)
     told = run(compiled, "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths)
     passed = int(told.rsplit("\n", 2)[-2].split(" passed")[0].split()[-1])
     assert passed > 1500, told
@@ -118,9 +128,9 @@ def end(started: subprocess.Popen[str]) -> list[str]:
 def check_same(compiled: Path, **env: str) -> None:
     """Compare what messages come to by the plain code and by the compiled part."""
     plain = ROOT / "src"
-    started = begin(plain, "--count", MESSAGES), begin(compiled, "--count", MESSAGES, **env)
+    started = begin(plain, "--count", COMPILED_MESSAGES), begin(compiled, "--count", COMPILED_MESSAGES, **env)
     expected, found = map(end, started)
-    assert len(expected) == len(found) == MESSAGES
+    assert len(expected) == len(found) == COMPILED_MESSAGES
     for number, (one, other) in enumerate(zip(expected, found, strict=True)):
         if one != other:
             wanted = "--begin", number, "--count", 1, "--show"
@@ -174,7 +184,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
 
 
 nightly = pytest.mark.skipif(
-    MESSAGES < 10_000 or sys.platform != "linux",
+    COMPILED_MESSAGES < 10_000 or sys.platform != "linux",
     reason="`make sanitize` and `make nightly` do it, on Linux: the compiler takes minutes",
 )
 
@@ -190,7 +200,7 @@ def test_same_under_sanitizers(watched: tuple[Path, dict[str, str]]) -> None:
 def test_codec_under_sanitizers(watched: tuple[Path, dict[str, str]]) -> None:
     """The tests of values and messages pass under sanitizers; so do those of frames with any octets."""
     installed, env = watched
-    paths = [str(path) for each in OF_MEMORY for path in sorted((ROOT / "tests").glob(each))]
+    paths = paths_of(OF_MEMORY)
     told = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=0", *paths, **env)
     passed = int(told.rsplit("\n", 2)[-2].split(" passed")[0].split()[-1])
     assert passed > 200, told

@@ -13,7 +13,7 @@ from amqp10 import LinkKey, SQLiteDeliveryStore
 from amqp10.testing import FaultProxy
 
 from ..kit.broker.two_brokers import Program, bodies, fill, two_brokers, until
-from ..kit.seeds import KILLS, SEEDS
+from ..kit.counts import KILLS, SEEDS
 
 pytestmark = [
     pytest.mark.anyio,

@@ -14,7 +14,7 @@ from amqp10 import Connection, Message
 
 from ..kit.broker.stored_broker import StoredBroker
 from ..kit.broker.two_brokers import Program
-from ..kit.seeds import KILLS, SEEDS
+from ..kit.counts import KILLS, SEEDS
 
 pytestmark = [
     pytest.mark.anyio,

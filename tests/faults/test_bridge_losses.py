@@ -14,7 +14,7 @@ from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
 from ..kit.broker.two_brokers import bodies, fill, two_brokers, until
-from ..kit.seeds import SEEDS
+from ..kit.counts import SEEDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("nothing lost")]
 

@@ -13,8 +13,8 @@ import pytest
 
 from amqp10.broker import Broker
 
+from ..kit.counts import KILLS
 from ..kit.programs import started
-from ..kit.seeds import KILLS
 
 pytestmark = [
     pytest.mark.anyio,

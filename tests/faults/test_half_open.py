@@ -17,7 +17,7 @@ from amqp10 import Connection, Reconnect
 from amqp10.broker import Broker
 from amqp10.net import parse_url
 
-from ..kit.seeds import SEEDS
+from ..kit.counts import SEEDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

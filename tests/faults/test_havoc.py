@@ -36,7 +36,7 @@ from amqp10.messaging import Coordinator
 from amqp10.profiles import profile
 from amqp10.testing import FaultProxy
 
-from ..kit.seeds import SEEDS
+from ..kit.counts import SEEDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(200)]
 

@@ -17,7 +17,7 @@ from amqp10.testing import FaultProxy
 
 from ..kit.broker.draining import take_the_rest
 from ..kit.broker.stored_broker import StoredBroker
-from ..kit.seeds import KILLS
+from ..kit.counts import KILLS
 
 pytestmark = [
     pytest.mark.anyio,

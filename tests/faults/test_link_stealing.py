@@ -17,7 +17,7 @@ from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
 from ..kit.client.hosts import until
-from ..kit.seeds import SEEDS
+from ..kit.counts import SEEDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -17,7 +17,7 @@ from amqp10.azure import ConsumerGroup, EventHub, SQLiteLeases
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 
-from ..kit.seeds import KILLS
+from ..kit.counts import KILLS
 
 pytestmark = [
     pytest.mark.anyio,

@@ -15,7 +15,7 @@ from amqp10.engine import ReceiverSettleMode
 
 from ..kit.broker.draining import take_the_rest
 from ..kit.broker.stored_broker import StoredBroker
-from ..kit.seeds import KILLS
+from ..kit.counts import KILLS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("nothing lost")]
 

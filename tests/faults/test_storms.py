@@ -22,7 +22,7 @@ from amqp10.errors import ConnectionLost, DeliveryUncertain, LinkDetached, Sessi
 from amqp10.messaging import Data, Message
 from amqp10.testing import FaultProxy
 
-from ..kit.seeds import SEEDS
+from ..kit.counts import SEEDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("cancellation")]
 

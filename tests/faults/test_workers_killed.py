@@ -6,7 +6,6 @@ killed once.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -22,9 +21,9 @@ from amqp10 import Connection, Message, Reconnect
 from amqp10.rabbitmq import management, queue_address
 
 from ..interop.brokers import Unavailable
+from ..kit.counts import KILLS, WORK
 from ..kit.mortal_brokers import Broker, start
 from ..kit.programs import started
-from ..kit.seeds import KILLS
 from ..kit.unavailable import unavailable
 
 pytestmark = [
@@ -35,12 +34,11 @@ pytestmark = [
     pytest.mark.capability("workers"),
 ]
 
-NIGHTLY = "AMQP10_WORK" in os.environ
-TOTAL = int(os.environ.get("AMQP10_WORK", "300"))
-BROKER_KILLS = KILLS if NIGHTLY else 1
+LONG = WORK > 300
+BROKER_KILLS = KILLS if LONG else 1
 KEYS = 7
-nightly = pytest.mark.skipif(not NIGHTLY, reason="takes minutes: AMQP10_WORK=50000 is for make nightly")
-BAD = {number for number in range(TOTAL) if number % 50 == 7}
+nightly = pytest.mark.skipif(not LONG, reason="takes minutes: `make nightly` does it, or AMQP10_WORK=50000")
+BAD = {number for number in range(WORK) if number % 50 == 7}
 HANDLER = """
 import random
 from amqp10.worker import DeadLetter, Retry
@@ -73,15 +71,15 @@ class Shop:
 
     def work(self, most: int) -> None:
         """Run workers until all is handled, and kill each but the last when it has handled its share."""
-        while len(self.handled) < TOTAL - len(BAD):
-            share = (TOTAL - len(BAD)) * (self.kills + 1) // (most + 1)
+        while len(self.handled) < WORK - len(BAD):
+            share = (WORK - len(BAD)) * (self.kills + 1) // (most + 1)
             with started(self._command, limit=3600, cwd=self._folder, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None
                 for line in process.stdout:
                     self._note(int(line))
                     if len(self.handled) >= share:
                         break
-                last = len(self.handled) >= TOTAL - len(BAD)
+                last = len(self.handled) >= WORK - len(BAD)
                 process.send_signal(signal.SIGTERM if last else signal.SIGKILL)
                 self.kills += not last
                 for line in process.stdout:
@@ -96,7 +94,7 @@ class Shop:
 async def kill(broker: Broker, shop: Shop) -> None:
     """Kill the broker as often as it is due."""
     for number in range(BROKER_KILLS):
-        while len(shop.handled) < TOTAL * (2 * number + 1) // (2 * BROKER_KILLS + 2):  # noqa: ASYNC110
+        while len(shop.handled) < WORK * (2 * number + 1) // (2 * BROKER_KILLS + 2):  # noqa: ASYNC110
             await anyio.sleep(0.05)
         broker.kill()
         await anyio.to_thread.run_sync(broker.restart)
@@ -120,9 +118,7 @@ async def fill(name: str, url: str) -> list[str]:
                     await rabbit.declare_queue(queue, "quorum", delivery_limit=-1, arguments=arguments)
             names = [queue_address(queue) for queue in names]
         async with connection.sender(names[0]) as sender:
-            await sender.send_many(
-                Message(number, durable=True, group_id=str(number % KEYS)) for number in range(TOTAL)
-            )
+            await sender.send_many(Message(number, durable=True, group_id=str(number % KEYS)) for number in range(WORK))
     return names
 
 
@@ -170,8 +166,8 @@ async def test_killed(name: str, way: str, authority: Path, tmp_path: Path) -> N
     except Unavailable as error:
         unavailable(f"no {name}: {error}")
     twice = shop.handled.total() - len(shop.handled)
-    print(f"{name}: {TOTAL} in {time.monotonic() - began:.0f} s, {shop.kills} workers killed, {twice} handled again")
-    assert shop.handled.keys() == set(range(TOTAL)) - BAD
+    print(f"{name}: {WORK} in {time.monotonic() - began:.0f} s, {shop.kills} workers killed, {twice} handled again")
+    assert shop.handled.keys() == set(range(WORK)) - BAD
     assert shop.kills == 2 * BROKER_KILLS
     if way == "in order":
         assert {key: sorted(numbers) for key, numbers in shop.order.items()} == shop.order

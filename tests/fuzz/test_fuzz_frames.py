@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,12 +30,12 @@ from amqp10.dialects.v1_0.wire.performatives import (
 from amqp10.messaging import ACCEPTED, Error, Rejected, Source, Target
 from amqp10.types import Symbol
 
+from ..kit.counts import FUZZED_FRAMES
+
 pytestmark = pytest.mark.capability("hostile peers")
 
 pytest.importorskip("atheris")
 
-RUNS = int(os.environ.get("AMQP10_FUZZ", "3000"))
-"""How many inputs; `make nightly` has more."""
 TEMPLATE = TransferTemplate(1, 2)
 SEEDS = [
     encode_frame(0, Open("container", "host", 512, 9, 1000, properties={Symbol("product"): "x"})),
@@ -63,11 +62,11 @@ def test_a_short_run(tmp_path: Path) -> None:
         sys.executable,
         str(target),
         str(tmp_path),
-        f"-runs={RUNS}",
+        f"-runs={FUZZED_FRAMES}",
         "-seed=10",
         "-max_len=512",
         "-rss_limit_mb=2048",
     ]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
-    assert f"Done {RUNS}" in run.stderr
+    assert f"Done {FUZZED_FRAMES}" in run.stderr

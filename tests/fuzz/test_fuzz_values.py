@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 
 from amqp10.types import Array, Decimal64, Described, Map, Symbol, UInt, ULong, encode
 
+from ..kit.counts import FUZZED_VALUES
+
 pytest.importorskip("atheris")
 
-RUNS = int(os.environ.get("AMQP10_FUZZ", "8000"))
-"""How many inputs; `make nightly` has more."""
 SEEDS: list[Any] = [
     [None, True, UInt(300), 1.5, "text", b"data", Symbol("symbol"), Decimal64("1.5")],
     {"map": [1, -1], Symbol("x"): {}},
@@ -37,11 +36,11 @@ def test_a_short_run(tmp_path: Path) -> None:
         sys.executable,
         str(target),
         str(tmp_path),
-        f"-runs={RUNS}",
+        f"-runs={FUZZED_VALUES}",
         "-seed=10",
         "-max_len=512",
         "-rss_limit_mb=2048",
     ]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
-    assert f"Done {RUNS}" in run.stderr
+    assert f"Done {FUZZED_VALUES}" in run.stderr

@@ -5,7 +5,6 @@ That for Rust is compiled from 400 crates, which takes minutes: it runs in `make
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from amqp10.broker.azure import (
 )
 from amqp10.testing import CertificateAuthority
 
+from ..kit.counts import COMPILE_RUST
 from .brokers import Unavailable
 from .clients import (
     AZURE_EVENTHUBS_JAVA,
@@ -249,7 +249,8 @@ def test_go(behavior: str, go: dict[str, str]) -> None:
     assert go[behavior] == ""
 
 
-@pytest.mark.skipif(not os.environ.get("AMQP10_RUST"), reason="compiles for minutes: AMQP10_RUST=1 is for make nightly")
+@pytest.mark.nightly
+@pytest.mark.skipif(not COMPILE_RUST, reason="compiles for minutes: `make nightly` does it, or AMQP10_RUST=1")
 @pytest.mark.timeout(COMPILE_SECONDS + 60)
 @pytest.mark.parametrize("behavior", RUST)
 def test_rust(behavior: str, rust: dict[str, str]) -> None:

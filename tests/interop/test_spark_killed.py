@@ -24,7 +24,7 @@ from amqp10.spark._rows.schema import struct
 from amqp10.spark._wal.query_folder import create_batch_folder, create_query_folder
 from amqp10.spark._wal.segments import Segment
 
-from ..kit.seeds import KILLS
+from ..kit.counts import KILLS
 from ._matrix import fresh_name
 from .brokers import ARTEMIS, Mortal, Server, Unavailable, java, mortal, write_trust_store
 from .conftest import unavailable

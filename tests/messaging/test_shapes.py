@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,13 +18,13 @@ from amqp10.messaging._compiled import fast
 from amqp10.messaging._fields import MAPS, PROPERTIES_FIELDS
 from amqp10.types import Int, Symbol, Timestamp, UInt, ULong, _read_compound
 
+from ..kit.counts import MUTATED_MESSAGES
 from ..kit.plain_readers import plain_readers, quick_shapes, without_shapes
 
 pytestmark = pytest.mark.skipif(
     fast is not None, reason="the compiled part reads messages: tests/kit/differential.py has it and the plain code"
 )
 
-COUNT = int(os.environ.get("AMQP10_MESSAGES", "1000"))
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 STATES = ("created", "paid", "versandt", "zurückgegeben", "")
 
@@ -171,7 +170,7 @@ def test_messages_of_a_shape() -> None:
     """Each is read as if it were the first of its kind: values, types and order."""
     chance = random.Random(29)
     with quick_shapes(before=4, looks=4):
-        for number in range(COUNT):
+        for number in range(MUTATED_MESSAGES):
             payload = chance.choice(MAKERS)(chance).encode()
             expected = None
             with without_shapes():
@@ -189,7 +188,7 @@ def test_mutated_messages_of_a_shape(make: Callable[[random.Random], Message]) -
     with quick_shapes(before=4, looks=8):
         for _ in range(100):
             assert outcome(make(chance).encode())
-        for _ in range(COUNT):
+        for _ in range(MUTATED_MESSAGES):
             payload = mutated(chance, make(chance).encode())
             parts = tuple(chance.sample(PARTS, len(PARTS)))
             with without_shapes():
@@ -198,7 +197,7 @@ def test_mutated_messages_of_a_shape(make: Callable[[random.Random], Message]) -
             faulty += any(type(each) is str for each in expected)
         assert any(PROPERTIES_FIELDS.shapes.readers.values())
         assert any(_read_compound.map_shapes.readers.values())
-    assert COUNT / 5 < faulty < COUNT * 49 / 50
+    assert MUTATED_MESSAGES / 5 < faulty < MUTATED_MESSAGES * 49 / 50
 
 
 def test_each_octet_of_a_message() -> None:

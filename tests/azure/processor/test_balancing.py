@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
@@ -15,9 +14,10 @@ import pytest
 
 from amqp10.azure.processor import Balancer, ConsumerGroup, Lease, MemoryLeases
 
+from ...kit.counts import LIVES
+
 pytestmark = pytest.mark.capability("Event Hubs processor")
 
-SEEDS = int(os.environ.get("AMQP10_LIVES", "20"))
 INTERVAL, EXPIRY, DRAIN, LATENCY = 10.0, 30.0, 4.0, 0.5
 LONGEST = EXPIRY + INTERVAL + DRAIN + 4 * LATENCY
 GROUP = ConsumerGroup("host", "hub", "$Default")
@@ -206,7 +206,7 @@ def settled(world: World) -> bool:
 @pytest.mark.parametrize("block", range(10))
 def test_lives(block: int) -> None:
     """Processors come, crash, leave and are paused, and the store fails at times."""
-    for seed in range(block, SEEDS, 10):
+    for seed in range(block, LIVES, 10):
         world = World(seed, partitions := random.Random(seed).choice([1, 2, 4, 8, 16, 32]))
         chance = world.chance
         for _ in range(chance.randint(1, 6)):
@@ -246,7 +246,7 @@ def test_lives(block: int) -> None:
 @pytest.mark.parametrize("block", range(10))
 def test_moves(block: int) -> None:
     """No more partitions move than must, and one, however many processors come at the same time, or if one goes."""
-    for seed in range(block, SEEDS, 10):
+    for seed in range(block, LIVES, 10):
         world = World(seed, partitions := random.Random(seed).choice([1, 2, 4, 8, 16, 32]))
         chance = world.chance
         for _ in range(chance.randint(1, 5)):

@@ -5,25 +5,23 @@ AMQP10_WALKS=10000 lives as many; the default takes a few seconds.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...kit.broker.line import SETTINGS, Setting
 from ...kit.broker.resumed_lives import Life
+from ...kit.counts import RESUMES
 
 pytestmark = pytest.mark.capability("link resume")
 
-WALKS = int(os.environ.get("AMQP10_WALKS", "200"))
 OCTETS_APART = 5
 STEPS = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 11), st.integers(0, 1500)), min_size=10, max_size=60)
 
 
 @pytest.mark.slow
 @settings(
-    max_examples=WALKS,
+    max_examples=RESUMES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     deadline=None,
 )

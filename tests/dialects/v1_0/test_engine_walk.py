@@ -5,8 +5,6 @@ AMQP10_WALKS=100000 walks as often; the default takes a few seconds.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,6 +25,7 @@ from amqp10.messaging import ACCEPTED, RELEASED, Error, Source, Target
 from amqp10.sasl import Authenticator
 from amqp10.testing import Attach, Begin, Detach, End, EnginePair, EngineScript, Flow
 
+from ...kit.counts import WALKS
 from ...kit.dialects.v1_0.checks import check
 from ...kit.dialects.v1_0.walk import SETTINGS, Step, Walk
 
@@ -34,7 +33,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 199), st.integers(0, 59), st.integers(
 
 
 @settings(
-    max_examples=int(os.environ.get("AMQP10_WALKS", "150")),
+    max_examples=WALKS,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(chosen=st.integers(0, SETTINGS - 1), steps=STEPS)

@@ -16,7 +16,7 @@ from amqp10.broker.azure import AzureConfig, TopicConfig
 from amqp10.broker.azure._administration.administration import Administration
 from amqp10.broker.azure._namespace import Namespace
 
-from ...kit.seeds import SEEDS
+from ...kit.counts import SEEDS
 
 BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 ENTRY = '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">{}</content></entry>'

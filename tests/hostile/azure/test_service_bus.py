@@ -43,7 +43,8 @@ from amqp10.types import Array, Decimal32, Described, Int, Symbol, UInt
 
 from ...kit.broker.odd_messages import MESSAGES
 from ...kit.broker.wire import Wire
-from ...kit.hostile.service_bus_peer import COUNT, LATER, NOON, ODD, SESSION, WHEN, Bus, request, status, token_of
+from ...kit.counts import REQUESTS
+from ...kit.hostile.service_bus_peer import LATER, NOON, ODD, SESSION, WHEN, Bus, request, status, token_of
 
 FIELDS = (
     *("lock-tokens", "from-sequence-number", "message-count", "messages", "sequence-numbers"),
@@ -92,7 +93,7 @@ def test_any_request() -> None:
     dice, seen = random.Random(22), Counter[Any]()
     bus = Bus()
     links, tokens = bus.pair(), [uuid4()]
-    for number in range(COUNT):
+    for number in range(REQUESTS):
         if number % 5 == 0:
             bus.send(changed(dice, Message(b"x", message_annotations={WHEN: LATER, Symbol("z"): 1}).encode()))
             tokens = [*map(token_of, bus.received()), uuid4()][: dice.choice([1, 2])]
@@ -108,7 +109,7 @@ def test_any_request_of_hubs() -> None:
     bus = Bus()
     requests, responses = bus.send_to("$management"), bus.receive_from("$management", credit=10_000, name="answers")
     asked = ("operation", "type", "name", "partition", "security_token")
-    for _ in range(COUNT):
+    for _ in range(REQUESTS):
         kind = dice.choice(["com.microsoft:eventhub", "com.microsoft:partition"])
         said: dict[str, Any] = {"operation": "READ", "type": kind, "name": "telemetry", "partition": "0"}
         for _ in range(dice.choice([0, 1, 1, 2])):

@@ -22,7 +22,8 @@ from amqp10.messaging import (
 )
 from amqp10.types import Array, Int, Symbol, Timestamp
 
-from ...kit.hostile.service_bus_peer import COUNT, LATER, NOON, WHEN, Bus, request, status, token_of
+from ...kit.counts import REQUESTS
+from ...kit.hostile.service_bus_peer import LATER, NOON, WHEN, Bus, request, status, token_of
 
 
 class Coordinated(Bus):
@@ -354,7 +355,7 @@ class TestTransactions:
         bus = Coordinated()
         opened: list[bytes] = []
         tokens: list[UUID] = []
-        for _ in range(COUNT):
+        for _ in range(REQUESTS):
             match dice.randrange(5):
                 case 0:
                     opened.append(bus.declare())

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ...kit.counts import CONVERSATIONS
 from ...kit.hostile.conversations import converse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("hostile peers")]
 
-COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "1000"))
-"""Of all tests here together; `make nightly` has more."""
-EACH = min(1000, COUNT // 2)
+EACH = min(1000, CONVERSATIONS // 2)
 """Of one broker, which is then started again on its store."""
 MAX_GROWTH = 200_000_000
 """Bytes of resident memory that a run may add: all queues full, and what Python keeps."""
@@ -30,7 +29,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.parametrize("part", range(max(1, COUNT // (2 * EACH))))
+@pytest.mark.parametrize("part", range(max(1, CONVERSATIONS // (2 * EACH))))
 async def test_conversations(tmp_path: Path, anyio_backend: str, part: int) -> None:
     """See the module; the broker restarts on its store, also on what a crash would have left of it."""
     gc.collect()

@@ -5,7 +5,6 @@ Nothing that an honest end holds is lost, what the client believes was said, and
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 
@@ -17,10 +16,11 @@ from amqp10 import Connection, DecodeError, Message
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 
+from ...kit.counts import CONVERSATIONS
 from ...kit.hostile.servers import PASSWORD, USER, HostileStream, accepted, check_error, converse, quietly, recording
 
-COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "1000")) * 3 // 10
-"""Of clients, in all tests here together; of bridges there is one for each five. `make nightly` has more."""
+COUNT = CONVERSATIONS * 3 // 10
+"""Of clients, in all tests here together; of bridges there is one for each five."""
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.in_memory,

@@ -5,7 +5,6 @@ AMQP10_WALKS=100000 walks as often; the default takes a few seconds.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from amqp10.sasl import Authenticator
 from amqp10.testing import Attach, Begin, Close, Detach, End, EngineScript, Flow, Frame, Open, Transfer
 from amqp10.types import Described, UInt, ULong, encode
 
+from ...kit.counts import WALKS
 from ...kit.dialects.v1_0.mutants import SETTINGS, Mutants, Step
 
 STEPS = st.lists(st.tuples(st.integers(0, 39), st.integers(0, 20), st.integers(0, 9999)), min_size=10, max_size=60)
@@ -37,7 +37,7 @@ HEADER = b"AMQP\0\1\0\0"
 
 
 @settings(
-    max_examples=int(os.environ.get("AMQP10_WALKS", "150")),
+    max_examples=WALKS,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(chosen=st.integers(0, SETTINGS - 1), steps=STEPS)

@@ -5,7 +5,6 @@ What was accepted is in the rows, or in a segment that another attempt reads: a 
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,11 +21,12 @@ from amqp10.spark._options import Options
 from amqp10.spark._queues.batch import BrowseReader, TakingReader
 from amqp10.spark._rows.schema import default_schema
 
+from ...kit.counts import CONVERSATIONS
 from ...kit.hostile.between import TOTAL, Between, between
 from ...kit.hostile.servers import PASSWORD, USER, check_error
 
-COUNT = max(8, int(os.environ.get("AMQP10_CONVERSATIONS", "1000")) // 100)
-"""Reads of each kind; `make nightly` has more."""
+COUNT = max(8, CONVERSATIONS // 100)
+"""Reads of each kind."""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.capability("hostile peers")]
 
 SCHEMA = default_schema()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -24,8 +23,6 @@ from amqp10.types import Array, Decimal32, Described, Symbol, Timestamp, ULong
 
 from ..broker.wire import Wire
 
-COUNT = min(3000, int(os.environ.get("AMQP10_CONVERSATIONS", "200")))
-"""Requests; `make nightly` has more."""
 NOON = 1_790_000_000.0
 WHEN = Symbol("x-opt-scheduled-enqueue-time")
 SESSION = Symbol("com.microsoft:session-filter")
