@@ -55,7 +55,7 @@ def cancelled_elsewhere(error: BaseException, *, own_task: bool = False) -> Runt
     return failure
 
 
-def said_by(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return the text of an error in one line; "" if its own `__str__` raises."""
     try:
         return " ".join(str(error).split())

@@ -127,7 +127,7 @@ _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
 )
 """What is no argument here: an argument of the calls that are meant, or "" for all; words; what to do instead."""
 
-_SAID_BY_PYTHON: Final = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+_PYTHON_MESSAGE: Final = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 
 
 def no_argument(function: Callable[..., Any], name: str, known: Iterable[str]) -> str:
@@ -159,9 +159,9 @@ def advise(error: BaseException | None, classes: Iterable[type]) -> None:
 
     For calls that are made for each message, which no wrapper checks.
     """
-    if not isinstance(error, TypeError) or (said := _SAID_BY_PYTHON.match(str(error))) is None:
+    if not isinstance(error, TypeError) or (found := _PYTHON_MESSAGE.match(str(error))) is None:
         return
-    owner, method, name = said.groups()
+    owner, method, name = found.groups()
     for each in classes:
         if owner.endswith(each.__name__) and (function := getattr(each, method, None)) is not None:
             error.add_note(no_argument(function, name, inspect.signature(function).parameters))

@@ -102,12 +102,12 @@ class MessageBatch:
 
 def _outer_of(first: Message) -> Message:
     """Return an empty message with the message-id, group-id and partition key of the first message."""
-    said: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     if first.message_id is not None:
-        said["message_id"] = first.message_id
+        properties["message_id"] = first.message_id
     if first.group_id is not None:
-        said["group_id"] = first.group_id
+        properties["group_id"] = first.group_id
     key = first.message_annotations.get(PARTITION_KEY)
     if key is not None:
-        said["message_annotations"] = {PARTITION_KEY: key}
-    return Message(**said)
+        properties["message_annotations"] = {PARTITION_KEY: key}
+    return Message(**properties)

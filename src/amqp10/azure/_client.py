@@ -67,12 +67,12 @@ class NamespaceSender:
         else:
             await self.sender.send(message, transaction=transaction)
 
-    def _batch_limit(self, max_size: int | None, said: Symbol | None = None) -> int | None:
+    def _batch_limit(self, max_size: int | None, limit_name: Symbol | None = None) -> int | None:
         """Return the most octets that a batch may have; None: no limit.
 
         Args:
             max_size: what the caller asks for; None: as many as the service takes.
-            said: the link property by which the service says another limit, besides its max-message-size.
+            limit_name: the link property by which the service says another limit, besides its max-message-size.
 
         Raises:
             ValueError: `max_size` is not positive, or the service takes fewer octets.
@@ -80,7 +80,7 @@ class NamespaceSender:
         """
         check_range("max_size", max_size if max_size is not None else 1, 1)
         remote = self.sender.remote
-        limits = (remote.max_message_size, remote.properties.get(said))
+        limits = (remote.max_message_size, remote.properties.get(limit_name))
         largest = min((each for each in limits if isinstance(each, int) and each), default=None)
         if max_size is not None and largest is not None and max_size > largest:
             raise ValueError(f"max_size must be {largest} or less, the service's limit for a batch, not {max_size}")

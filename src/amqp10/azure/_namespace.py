@@ -43,21 +43,21 @@ class ConnectionString:
         Raises:
             ValueError: `text` is not a connection string. The error contains no secret.
         """
-        said: dict[str, str] = {}
+        settings: dict[str, str] = {}
         for part in filter(None, (each.strip() for each in text.split(";"))):
             name, separator, value = part.partition("=")
             name = name.strip().lower()
-            if not separator or name in said:
+            if not separator or name in settings:
                 what = f"has two parts {name!r}" if separator else "has a part without '='"
                 raise ValueError(f"a connection string must have the form NAME=VALUE;NAME=VALUE, but this one {what}")
             if name in _FIELDS:  # other clients use other fields
-                said[name] = value.strip()
-        endpoint = said.get("endpoint", "")
+                settings[name] = value.strip()
+        endpoint = settings.get("endpoint", "")
         if not endpoint:
             raise ValueError("a connection string must begin with Endpoint=sb://NAMESPACE.servicebus.windows.net/")
-        emulator = said.get("usedevelopmentemulator", "").lower() == "true"
-        name, key = said.get("sharedaccesskeyname", ""), said.get("sharedaccesskey", "")
-        signature = said.get("sharedaccesssignature", "")
+        emulator = settings.get("usedevelopmentemulator", "").lower() == "true"
+        name, key = settings.get("sharedaccesskeyname", ""), settings.get("sharedaccesskey", "")
+        signature = settings.get("sharedaccesssignature", "")
         if bool(name) is not bool(key):
             raise ValueError(
                 "a connection string must have SharedAccessKeyName and SharedAccessKey together, or neither"
@@ -66,7 +66,7 @@ class ConnectionString:
             raise ValueError("a connection string must not have both a SharedAccessKey and a SharedAccessSignature")
         source = SasKey(name, key) if key else _given(signature) if signature else None
         url = url_of(endpoint, secure=not emulator)
-        return cls(url, source, said.get("entitypath") or None, emulator)
+        return cls(url, source, settings.get("entitypath") or None, emulator)
 
 
 @dataclass(frozen=True, slots=True)

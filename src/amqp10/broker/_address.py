@@ -69,9 +69,9 @@ def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, 
     if address.startswith(QUEUES):
         address = "" if address == QUEUES else _parsed(address).key or ""
         return address, next((_CAPABILITIES[word] for word in capabilities if word in _CAPABILITIES), None)
-    said = prefixed(address)
-    if said is not None:
-        return said
+    parsed = prefixed(address)
+    if parsed is not None:
+        return parsed
     for capability in capabilities:
         if capability in _CAPABILITIES:
             return address, _CAPABILITIES[capability]

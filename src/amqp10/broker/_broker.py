@@ -291,8 +291,8 @@ class Broker:
         limits = limits if limits is not None else BrokerLimits()
         hosts = list(dict.fromkeys(virtual_hosts))
         if USUAL not in hosts:
-            said = without_secrets(virtual_hosts)
-            raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {said}")
+            shown = without_secrets(virtual_hosts)
+            raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {shown}")
         self._vhosts = {
             name: VirtualHostCore(
                 clock=anyio.current_time,

@@ -88,30 +88,30 @@ class _File:
         self._path = path
 
     def arguments(self) -> dict[str, Any]:
-        said = self._parsed()
-        self._check(said, _KINDS, "")
-        found: dict[str, Any] = dict(said)
+        settings = self._parsed()
+        self._check(settings, _KINDS, "")
+        found: dict[str, Any] = dict(settings)
         for name in _PATHS:
-            if name in said:
-                found[name] = self._file(said[name])
+            if name in settings:
+                found[name] = self._file(settings[name])
         for name in ("virtual_hosts", "websocket_origins", "topics", "dialects"):
-            self._check_texts(said.get(name, ()), name)
-        if isinstance(said.get("queues"), list):
-            self._check_texts(said["queues"], "queues")
-        elif "queues" in said:
-            self._check(said["queues"], dict.fromkeys(said["queues"], dict), "queues")
-        if "exchanges" in said:
-            self._check(said["exchanges"], dict.fromkeys(said["exchanges"], str), "exchanges")
-        if "bindings" in said:
-            found["bindings"] = [self._binding(each, f"bindings[{n}]") for n, each in enumerate(said["bindings"])]
-        if "users" in said:
-            found["users"] = {name: self._user(each, f"users.{name!r:.80}") for name, each in said["users"].items()}
-        if "tls" in said:
-            found["tls"] = self._tls(said["tls"])
-        if "limits" in said:
+            self._check_texts(settings.get(name, ()), name)
+        if isinstance(settings.get("queues"), list):
+            self._check_texts(settings["queues"], "queues")
+        elif "queues" in settings:
+            self._check(settings["queues"], dict.fromkeys(settings["queues"], dict), "queues")
+        if "exchanges" in settings:
+            self._check(settings["exchanges"], dict.fromkeys(settings["exchanges"], str), "exchanges")
+        if "bindings" in settings:
+            found["bindings"] = [self._binding(each, f"bindings[{n}]") for n, each in enumerate(settings["bindings"])]
+        if "users" in settings:
+            found["users"] = {name: self._user(each, f"users.{name!r:.80}") for name, each in settings["users"].items()}
+        if "tls" in settings:
+            found["tls"] = self._tls(settings["tls"])
+        if "limits" in settings:
             kinds = {each.name: NUMBER if each.name == "idle_timeout" else int for each in fields(BrokerLimits)}
-            self._check(said["limits"], kinds, "limits")
-            found["limits"] = self._made(lambda: BrokerLimits(**said["limits"]), "limits")
+            self._check(settings["limits"], kinds, "limits")
+            found["limits"] = self._made(lambda: BrokerLimits(**settings["limits"]), "limits")
         return found
 
     def _parsed(self) -> dict[str, Any]:
@@ -120,11 +120,11 @@ class _File:
         try:
             text = octets.decode()
             if self._path.suffix == ".json":
-                said = parse_json(text)
+                settings = parse_json(text)
             else:
                 import tomllib  # here, because few processes read such a file
 
-                said = tomllib.loads(text)
+                settings = tomllib.loads(text)
         except UnicodeDecodeError as error:
             line = octets[: error.start].count(b"\n") + 1
             raise ValueError(f"{self._path}: line {line}: not UTF-8") from None
@@ -132,18 +132,18 @@ class _File:
             raise ValueError(f"{self._path}: {error}") from None
         except RecursionError:
             raise ValueError(f"{self._path}: nested too deeply") from None
-        if not isinstance(said, dict):
+        if not isinstance(settings, dict):
             raise ValueError(f"{self._path}: a configuration must be an object of names and values")
-        return said
+        return settings
 
     def _wrong(self, where: str, rule: str) -> ValueError:
         return ValueError(f"{self._path}: {where}: {rule}")
 
-    def _check(self, said: Any, kinds: Mapping[str, type | tuple[type, ...]], where: str) -> None:
+    def _check(self, settings: Any, kinds: Mapping[str, type | tuple[type, ...]], where: str) -> None:
         """Check that a table has only the keys in `kinds`, with values of those types."""
-        if not isinstance(said, dict):
-            raise self._wrong(where, f"must be a table, not {type(said).__name__}")
-        for name, value in said.items():
+        if not isinstance(settings, dict):
+            raise self._wrong(where, f"must be a table, not {type(settings).__name__}")
+        for name, value in settings.items():
             key = f"{where}.{name}" if where else name
             if name not in kinds:
                 raise self._wrong(f"{key:.160}", f"unknown key; the known keys are {', '.join(kinds)}")
@@ -154,8 +154,8 @@ class _File:
                 words = " or ".join(_WORDS[each] for each in allowed)
                 raise self._wrong(key, f"must be {words}, not {type(value).__name__}")
 
-    def _check_texts(self, said: Any, where: str) -> None:
-        for number, each in enumerate(said):
+    def _check_texts(self, settings: Any, where: str) -> None:
+        for number, each in enumerate(settings):
             if not isinstance(each, str):
                 raise self._wrong(f"{where}[{number}]", f"must be text, not {type(each).__name__}")
 
@@ -168,9 +168,9 @@ class _File:
         except ValueError as error:
             raise self._wrong(where, str(error)) from None
 
-    def _secret(self, said: dict[str, Any], where: str) -> str:
+    def _secret(self, settings: dict[str, Any], where: str) -> str:
         """Return the first line of the file that "password_file" names."""
-        file = Path(self._file(said.pop("password_file")))
+        file = Path(self._file(settings.pop("password_file")))
         where = f"{where}.password_file"
         try:
             secret = file.read_text().partition("\n")[0].rstrip("\r")
@@ -182,26 +182,26 @@ class _File:
             raise self._wrong(where, f"the first line of {file}, which is the password, is empty")
         return secret
 
-    def _user(self, said: Any, where: str) -> Any:
-        if isinstance(said, dict) and isinstance(said.get("password_file"), str):
-            said = dict(said)
-            if "password" in said:
+    def _user(self, settings: Any, where: str) -> Any:
+        if isinstance(settings, dict) and isinstance(settings.get("password_file"), str):
+            settings = dict(settings)
+            if "password" in settings:
                 raise self._wrong(where, "must have password or password_file, not both")
-            said["password"] = self._secret(said, where)
-        return read_user(said, f"{self._path}: {where}", also=("password_file",))
+            settings["password"] = self._secret(settings, where)
+        return read_user(settings, f"{self._path}: {where}", also=("password_file",))
 
-    def _tls(self, said: dict[str, Any]) -> TLS:
-        self._check(said, dict.fromkeys(_TLS_FILES, str), "tls")
-        if "certificate" not in said and "pkcs12" not in said:
+    def _tls(self, settings: dict[str, Any]) -> TLS:
+        self._check(settings, dict.fromkeys(_TLS_FILES, str), "tls")
+        if "certificate" not in settings and "pkcs12" not in settings:
             raise self._wrong("tls", 'a server needs a certificate: give "certificate" and "key", or "pkcs12"')
-        said = dict(said)
-        password = self._secret(said, "tls") if "password_file" in said else None
-        files: dict[str, Any] = {name: self._file(each) for name, each in said.items()}
+        settings = dict(settings)
+        password = self._secret(settings, "tls") if "password_file" in settings else None
+        files: dict[str, Any] = {name: self._file(each) for name, each in settings.items()}
         return self._made(lambda: TLS(**files, password=password), "tls")  # type: ignore[no-any-return]
 
-    def _binding(self, said: Any, where: str) -> tuple[str, str, str]:
-        self._check(said, {"exchange": str, "key": str, "queue": str}, where)
+    def _binding(self, settings: Any, where: str) -> tuple[str, str, str]:
+        self._check(settings, {"exchange": str, "key": str, "queue": str}, where)
         for name in ("exchange", "queue"):
-            if name not in said:
+            if name not in settings:
                 raise self._wrong(where, f"has no {name!r}")
-        return said["exchange"], said.get("key", ""), said["queue"]
+        return settings["exchange"], settings.get("key", ""), settings["queue"]

@@ -126,7 +126,7 @@ class Account:
         look_for_idle: the virtual host's time from which to look again for unused ones.
         exchanges, bindings: how many the user made that still exist.
         arguments: octets of the arguments of what the user declared and still exists.
-        said: octets that the sessions and links of the user's connections declare.
+        declared: octets that the sessions and links of the user's connections declare.
         held: octets of memory that the messages sent by the user take, approximately.
         partial: octets of messages that have arrived from the user only in part.
         blocked: the reason why the user's senders are stopped; None: they are not.
@@ -139,14 +139,14 @@ class Account:
         self.user = user
         self.nodes: set[object] = set()
         self.look_for_idle: float = -math.inf
-        self.exchanges = self.bindings = self.arguments = self.said = self.held = self.partial = 0
+        self.exchanges = self.bindings = self.arguments = self.declared = self.held = self.partial = 0
         self.blocked: str | None = None
         self.most_nodes: int = _or_half(limits.nodes_by_user, limits.nodes)
         self._most_exchanges = _or_half(limits.exchanges_by_user, limits.exchanges)
         self._most_bindings = _or_half(limits.bindings_by_user, limits.bindings)
         self._most_arguments = _or_half(limits.arguments_by_user, limits.all_arguments)
         of_user = limits.link_octets_by_user
-        self._most_said = of_user if of_user is not None else 4 * limits.link_octets
+        self._max_declared = of_user if of_user is not None else 4 * limits.link_octets
         self._most = limits.memory_by_user
         if self._most is None and limits.memory is not None:
             self._most = _or_half(None, limits.memory)
@@ -173,9 +173,11 @@ class Account:
         """Check that `octets` more of arguments may be kept; see `check_nodes`."""
         check_count(f"octets of all arguments of {self._whose}", self.arguments + octets - 1, self._most_arguments)
 
-    def check_said(self, octets: int) -> None:
+    def check_declared(self, octets: int) -> None:
         """Check that sessions and links may declare `octets` more; see `check_nodes`."""
-        check_count(f"octets of what sessions and links of {self._whose} say", self.said + octets - 1, self._most_said)
+        check_count(
+            f"octets of what sessions and links of {self._whose} say", self.declared + octets - 1, self._max_declared
+        )
 
     @property
     def _whose(self) -> str:
@@ -224,8 +226,8 @@ class Maker:
         self.account: Account | None = None
 
 
-def _or_half(said: int | None, of: int) -> int:
-    return said if said is not None else max(1, of // 2)
+def _or_half(limit: int | None, of: int) -> int:
+    return limit if limit is not None else max(1, of // 2)
 
 
 def check_key(key: str) -> None:

@@ -313,8 +313,8 @@ class VirtualHostCore:
         name, kind = split_address(address, capabilities)
         name = self.name_of(name)
         node = self.nodes.get(name)
-        if node is None and not on_demand and (said := prefixed(name)) is not None:
-            name, kind = said
+        if node is None and not on_demand and (parsed := prefixed(name)) is not None:
+            name, kind = parsed
             node = self.nodes.get(name)
         if action is not None and not (node is not None and node.for_replies):
             rights.check(action, name)
@@ -548,8 +548,8 @@ class VirtualHostCore:
 
     def name_by(self, key: str) -> str:
         """Return the name of the queue for a key of the default exchange, which may be a name or an address."""
-        said = None if key in self.nodes else prefixed(key)
-        return key if said is None else said[0]
+        parsed = None if key in self.nodes else prefixed(key)
+        return key if parsed is None else parsed[0]
 
     def ways(self, exchange: Exchange | None, key: str, payload: bytes) -> tuple[Node, ...]:
         """Return the nodes for one more routing key of a message; without an exchange, by the default exchange."""

@@ -36,17 +36,17 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
     return users
 
 
-def users_now(said: Mapping[str, Any]) -> dict[str, Any]:
+def users_now(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the users in a broker's arguments, and those now in its users file.
 
     Raises:
         OSError, ValueError: the file cannot be read, or has a user that is also given elsewhere.
     """
-    users = dict(said.get("users") or {})
-    if said.get("users_file"):
-        in_file = read_users(said["users_file"])
+    users = dict(settings.get("users") or {})
+    if settings.get("users_file"):
+        in_file = read_users(settings["users_file"])
         if twice := in_file.keys() & users.keys():
-            raise ValueError(f"{said['users_file']}: the user {min(twice)!r} is given elsewhere, too")
+            raise ValueError(f"{settings['users_file']}: the user {min(twice)!r} is given elsewhere, too")
         users |= in_file
     return users
 
@@ -64,8 +64,8 @@ async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Cal
     with anyio.open_signal_receiver(signal.SIGHUP) as signals:
         async for _ in signals:
             try:
-                said = again()
-                users, tls = users_now(said), said.get("tls")
+                settings = again()
+                users, tls = users_now(settings), settings.get("tls")
                 if users and not has_users:
                     raise ValueError("this broker was made without users: restart it with users")
                 if tls is not None:
@@ -79,16 +79,16 @@ async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Cal
                 text = (
                     f"SIGHUP: users and certificates are read anew: users: {len(users)}, connections closed: {closed}"
                 )
-                if later := needing_a_restart(begun, said):
+                if later := needing_a_restart(begun, settings):
                     text += f"; what has changed beside them holds from the next start: {', '.join(later)}"
                 extra = {"amqp_event": "reloaded", "amqp_users": len(users), "amqp_closed": closed, "amqp_later": later}
                 _log.warning("%s", text, extra=extra)
 
 
-def needing_a_restart(begun: Mapping[str, Any], said: Mapping[str, Any]) -> list[str]:
+def needing_a_restart(begun: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the names of changed settings that cannot be reloaded."""
-    names = {*begun, *said} - {"users", "users_file", "tls"}
-    return sorted(name for name in names if begun.get(name) != said.get(name))
+    names = {*begun, *now} - {"users", "users_file", "tls"}
+    return sorted(name for name in names if begun.get(name) != now.get(name))
 
 
 @contextmanager
@@ -310,30 +310,30 @@ def broker(
         return {"port": port, **(read_config(config) if config else {}), **given, **({"tls": tls} if tls else {})}
 
     try:
-        said = settings()
+        chosen = settings()
     except (OSError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--config") from None
-    certificates = isinstance(said.get("tls"), TLS) and said["tls"].ca is not None
-    named = said.get("users") is not None or said.get("users_file") or said.get("anonymous") or certificates
-    if not named and not is_loopback(said.get("host", host)):
+    certificates = isinstance(chosen.get("tls"), TLS) and chosen["tls"].ca is not None
+    named = chosen.get("users") is not None or chosen.get("users_file") or chosen.get("anonymous") or certificates
+    if not named and not is_loopback(chosen.get("host", host)):
         raise click.UsageError(
-            f"beyond loopback ({said.get('host', host)}) name who may connect: --user NAME:PASSWORD, --users-file, or "
-            "--anonymous"
+            f"beyond loopback ({chosen.get('host', host)}) name who may connect: --user NAME:PASSWORD, "
+            "--users-file, or --anonymous"
         )
     try:
-        made = Broker(**said)
+        made = Broker(**chosen)
     except ValueError as error:  # an empty name, or the same for a queue and a topic
         raise click.UsageError(str(error)) from None
 
     if metrics_port is not None and find_spec("prometheus_client") is None:
         raise Failure("--metrics-port needs the package prometheus-client: pip install 'amqp10[metrics]'", 2)
-    kept = f"store {said['store']}" if said.get("store") else "in memory"
+    kept = f"store {chosen['store']}" if chosen.get("store") else "in memory"
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
             if otel is not None:
                 stack.enter_context(spans_to(otel))
-            with naming_port(said["port"], said.get("host", host), "--port"):
+            with naming_port(chosen["port"], chosen.get("host", host), "--port"):
                 running = await stack.enter_async_context(made)
             told = f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)"
             if service_bus is not None:
@@ -346,15 +346,15 @@ def broker(
                     told += f"\nEvent Hubs: {text}"
             if azure_administration_port is not None:
                 administration = running.azure.administration(
-                    said.get("host", host), azure_administration_port, tls=said.get("tls")
+                    chosen.get("host", host), azure_administration_port, tls=chosen.get("tls")
                 )
-                with naming_port(azure_administration_port, said.get("host", host), "--azure-administration-port"):
+                with naming_port(azure_administration_port, chosen.get("host", host), "--azure-administration-port"):
                     told += f"\nadministration at {await stack.enter_async_context(administration)}"
             if metrics_port is not None:
                 with naming_port(metrics_port, metrics_host, "--metrics-port"):
                     found = await stack.enter_async_context(serving(running, metrics_host, metrics_port))
                 told += f"\nmetrics at http://{metrics_host}:{found}/metrics"
             click.echo(told)
-            await reload_on_hangup(running, said, settings)
+            await reload_on_hangup(running, chosen, settings)
 
     start(run)

@@ -61,8 +61,8 @@ async def check_address(connection: Connection, address: str, roles: list[str]) 
 
 def product_of(connection: Connection) -> str:
     """Return the broker's name and version from its open."""
-    said = [connection.remote_properties.get(Symbol(name)) for name in ("product", "version")]
-    return visible(" ".join(str(each) for each in said if each) or connection.remote_container_id)
+    names = [connection.remote_properties.get(Symbol(name)) for name in ("product", "version")]
+    return visible(" ".join(str(each) for each in names if each) or connection.remote_container_id)
 
 
 @click.command()

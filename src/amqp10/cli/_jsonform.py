@@ -103,8 +103,8 @@ def from_json(line: str) -> Message:
     except EncodeError:
         raise  # valid JSON, but not a valid AMQP value
     except ValueError as error:
-        said = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
-        raise EncodeError(f"not JSON: {said}") from None
+        reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise EncodeError(f"not JSON: {reason}") from None
     except RecursionError:
         raise EncodeError("the JSON is nested too deeply") from None
     if not isinstance(form, dict):

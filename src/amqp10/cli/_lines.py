@@ -59,21 +59,21 @@ class JSONLines(logging.Formatter):
     """Formats a record as a JSON object in one line: time, level, logger, message, further fields and exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said: dict[str, object] = {
+        fields: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
-        said |= {name: value for name, value in vars(record).items() if name not in _USUAL_FIELDS}
+        fields |= {name: value for name, value in vars(record).items() if name not in _USUAL_FIELDS}
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
-            said["exception"] = {
+            fields["exception"] = {
                 "type": f"{type(error).__module__}.{type(error).__qualname__}",
                 "message": str(error),
                 "traceback": self.formatException(record.exc_info),
             }
-        return json.dumps(said, default=str)
+        return json.dumps(fields, default=str)
 
 
 LogFormat = Literal["text", "json"]

@@ -207,8 +207,8 @@ def name_variable(error: click.BadParameter) -> None:
     if context.get_parameter_source(option.name) is ParameterSource.ENVIRONMENT:
         names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
         names.append(f"{context.auto_envvar_prefix}_{option.name.upper()}")
-        said = [name for name in names if name in os.environ]
-        error.param_hint = f"{' / '.join(said)} ({option.opts[-1]})"
+        given = [name for name in names if name in os.environ]
+        error.param_hint = f"{' / '.join(given)} ({option.opts[-1]})"
 
 
 def code_of(error: BaseException) -> int | None:

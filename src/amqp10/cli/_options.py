@@ -108,8 +108,8 @@ class Peer:
 
     def tls(self) -> TLS | None:
         if self.ca is None and self.certificate is None and self.verify:
-            said = self.settings.get("tls")
-            return said if isinstance(said, TLS) else None
+            tls = self.settings.get("tls")
+            return tls if isinstance(tls, TLS) else None
         return TLS(ca=self.ca, certificate=self.certificate, key=self.key, verify=self.verify)
 
     def sasl(self) -> tuple[Mechanism, ...] | None:
@@ -140,12 +140,12 @@ class Peer:
 
     def connect(self, usual_dialect: str = "1.0", **settings: Unpack[ConnectionSettings]) -> Connection:
         """Return a connection, not yet opened, from the options and `settings`."""
-        said: ConnectionSettings = {"dialect": usual_dialect}
-        said.update(self._said())
-        if "tokens" not in said:
-            said["sasl"] = self.sasl()
-        said.update(settings)
-        return Connection(self.url, **said)
+        chosen: ConnectionSettings = {"dialect": usual_dialect}
+        chosen.update(self._connection_settings())
+        if "tokens" not in chosen:
+            chosen["sasl"] = self.sasl()
+        chosen.update(settings)
+        return Connection(self.url, **chosen)
 
     def service_bus(self, **settings: Unpack[ConnectionSettings]) -> ServiceBus:
         """Return a client of Azure Service Bus, not yet opened; the URL's user and password are a rule and its key.
@@ -168,21 +168,21 @@ class Peer:
             parts = urllib.parse.urlsplit(where)
             where = f"Endpoint=amqp://{parts.netloc.rpartition('@')[2]};UseDevelopmentEmulator=true"
             where += f";SharedAccessKeyName={endpoint.user};SharedAccessKey={endpoint.password}"
-        said = self._said()
-        said.update(settings)
-        return ServiceBus(where, **said)
+        chosen = self._connection_settings()
+        chosen.update(settings)
+        return ServiceBus(where, **chosen)
 
-    def _said(self) -> ConnectionSettings:
+    def _connection_settings(self) -> ConnectionSettings:
         """Return the connection settings from options, URL and environment, except the login."""
-        said: ConnectionSettings = {}
-        said.update(self.settings)
+        settings: ConnectionSettings = {}
+        settings.update(self.settings)
         route = self.route()
-        said.update({"tls": self.tls(), "tls_upgrade": route.tls_upgrade, "proxy": route.proxy})
+        settings.update({"tls": self.tls(), "tls_upgrade": route.tls_upgrade, "proxy": route.proxy})
         if self.container_id is not None:
-            said["container_id"] = self.container_id
+            settings["container_id"] = self.container_id
         if self.dialect is not None:
-            said["dialect"] = self.dialect
-        return said
+            settings["dialect"] = self.dialect
+        return settings
 
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -247,7 +247,7 @@ def take_peer_options(options: dict[str, Any], end: str = "") -> dict[str, Any]:
     return {name: options.pop(prefix + name) for name in PEER_OPTIONS}
 
 
-def peer_of(url: str, said: dict[str, Any], end: str = "") -> Peer:
+def peer_of(url: str, options: dict[str, Any], end: str = "") -> Peer:
     """Make the connection that `peer_options` describe.
 
     With an `end` the environment says only the password: all else in it is for commands with one connection.
@@ -263,26 +263,26 @@ def peer_of(url: str, said: dict[str, Any], end: str = "") -> Peer:
                 [url, *more], settings = from_environment()
                 if more:
                     raise ValueError("AMQP10_URL has several URLs, but the command takes one")
-        bare, more_settings = url_settings(with_password(url, said["password_file"], _variable(end)))
+        bare, more_settings = url_settings(with_password(url, options["password_file"], _variable(end)))
         settings.update(more_settings)
         endpoint = parse_url(str(bare))
-        if not end and endpoint.user is None and said["sasl"] is None:
-            tokens = login_tokens(os.environ, allow_insecure=said["allow_insecure"])
+        if not end and endpoint.user is None and options["sasl"] is None:
+            tokens = login_tokens(os.environ, allow_insecure=options["allow_insecure"])
             settings |= {"tokens": tokens} if tokens is not None else {}
-        if said["tls_key"] and not said["tls_certificate"]:
+        if options["tls_key"] and not options["tls_certificate"]:
             prefix = f"{end}-" if end else ""
             raise ValueError(f"--{prefix}tls-key needs --{prefix}tls-certificate")
         peer = Peer(
             str(bare),
-            ca=said["tls_ca"],
-            certificate=said["tls_certificate"],
-            key=said["tls_key"],
-            verify=not said["tls_no_verify"],
-            allow_insecure=said["allow_insecure"],
-            tls_upgrade=said["tls_upgrade"],
-            proxy=said["proxy"],
-            dialect=said["dialect"],
-            mechanisms=said["sasl"],
+            ca=options["tls_ca"],
+            certificate=options["tls_certificate"],
+            key=options["tls_key"],
+            verify=not options["tls_no_verify"],
+            allow_insecure=options["allow_insecure"],
+            tls_upgrade=options["tls_upgrade"],
+            proxy=options["proxy"],
+            dialect=options["dialect"],
+            mechanisms=options["sasl"],
             settings=settings,
         )
         peer.route().check(endpoint, peer.tls())
@@ -304,8 +304,8 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(url: str | None, container_id: str | None, **options: Any) -> Any:
-            said = take_peer_options(options)
-            peer = replace(peer_of(url, said), container_id=container_id) if url is not None else None
+            chosen = take_peer_options(options)
+            peer = replace(peer_of(url, chosen), container_id=container_id) if url is not None else None
             return function(peer=peer, **options)
 
         decorated: Callable[..., Any] = wrapper

@@ -166,11 +166,11 @@ def table_of(report: Report) -> Table:
     table.add_column(style="bold")
     table.add_column()
     for name, answer in report.headers.items():
-        table.add_row(name, said(answer))
+        table.add_row(name, escaped(answer))
     table.add_section()
-    table.add_row("SASL mechanisms", said(", ".join(report.sasl_mechanisms) or "none seen"))
+    table.add_row("SASL mechanisms", escaped(", ".join(report.sasl_mechanisms) or "none seen"))
     for name, value in report.tls.items():
-        table.add_row(f"TLS {name}", said(value))
+        table.add_row(f"TLS {name}", escaped(value))
     table.add_section()
     if report.dialect:
         table.add_row("dialect taken", report.dialect)
@@ -179,13 +179,13 @@ def table_of(report: Report) -> Table:
             value = "\n".join(f"{key}: {item}" for key, item in value.items())
         elif isinstance(value, list):
             value = ", ".join(value)
-        table.add_row(name, said(str(value)))
+        table.add_row(name, escaped(str(value)))
     if report.error:
-        table.add_row("open", said(report.error, style="red"))
+        table.add_row("open", escaped(report.error, style="red"))
     return table
 
 
-def said(text: str, style: str = "") -> Text:
+def escaped(text: str, style: str = "") -> Text:
     """Escape a server's text, so that it is neither markup nor terminal control."""
     return Text(visible(text, keep="\n"), style=style)
 

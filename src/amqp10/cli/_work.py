@@ -86,8 +86,8 @@ def first_delay(delay: float, max_delay: float) -> float:
     Raises:
         BadParameter: the given delay exceeds `max_delay`.
     """
-    said = click.get_current_context().get_parameter_source("delay") is not ParameterSource.DEFAULT
-    if said and delay > max_delay:
+    given = click.get_current_context().get_parameter_source("delay") is not ParameterSource.DEFAULT
+    if given and delay > max_delay:
         raise click.BadParameter(
             f"must be no more than --max-delay, which is {max_delay} s, not {delay} s", param_hint="--delay"
         )

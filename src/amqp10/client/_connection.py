@@ -516,7 +516,7 @@ class Connection(LinkFactory, Generic[DialectT]):
         dialect: DialectT = "1.0",  # type: ignore[assignment] # mypy has no defaults for arguments of such types
         profile: str | Profile | None = None,
     ) -> None:
-        url, said = url_settings(url)
+        url, in_url = url_settings(url)
         settings: ConnectionSettings = {
             "reconnect": reconnect,
             "delivery_store": delivery_store,
@@ -539,7 +539,7 @@ class Connection(LinkFactory, Generic[DialectT]):
             "close_timeout": close_timeout,
             "dialect": dialect,
             "profile": profile,
-            **said,
+            **in_url,
         }
         check_range("close_timeout", settings["close_timeout"], 0)
         self._core: ClientConnection = self._made_core(url, settings)

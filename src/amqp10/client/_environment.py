@@ -78,18 +78,18 @@ def read(name: str, text: str, kind: Kind) -> Any:
         raise ValueError(f"{name} must be {words}, not {text!r:.80}") from None
 
 
-def _settings(said: Mapping[str, Any]) -> ConnectionSettings:
+def _settings(values: Mapping[str, Any]) -> ConnectionSettings:
     """Return the arguments of `Connection` that these values mean.
 
     Raises:
         ValueError: a key without a certificate.
     """
-    settings: dict[str, Any] = {name: value for name, value in said.items() if not name.startswith("tls_c")}
+    settings: dict[str, Any] = {name: value for name, value in values.items() if not name.startswith("tls_c")}
     key = settings.pop("tls_key", None)
-    if "tls_ca" in said or "tls_certificate" in said or key is not None:
-        settings["tls"] = TLS(ca=said.get("tls_ca"), certificate=said.get("tls_certificate"), key=key)
-    if "reconnect" in said:
-        settings["reconnect"] = Reconnect() if said["reconnect"] else None
+    if "tls_ca" in values or "tls_certificate" in values or key is not None:
+        settings["tls"] = TLS(ca=values.get("tls_ca"), certificate=values.get("tls_certificate"), key=key)
+    if "reconnect" in values:
+        settings["reconnect"] = Reconnect() if values["reconnect"] else None
     return settings  # type: ignore[return-value]
 
 
@@ -103,12 +103,12 @@ def url_settings(address: Address) -> tuple[Address, ConnectionSettings]:
             connection differ in them. The message never has the password.
     """
     if isinstance(address, str):
-        url, said = _one_url(address)
-        return url, _settings(said)
+        url, in_url = _one_url(address)
+        return url, _settings(in_url)
     if isinstance(address, bytes) or not isinstance(address, Iterable):
         return address, {}
     each = [_one_url(url) if isinstance(url, str) else (url, {}) for url in address]
-    if any(said != each[0][1] for _, said in each):
+    if any(in_url != each[0][1] for _, in_url in each):
         raise ValueError("all URLs of a connection must have the same parameters")
     return [url for url, _ in each], _settings(each[0][1]) if each else {}
 
@@ -117,14 +117,14 @@ def _one_url(url: str) -> tuple[str, dict[str, Any]]:
     bare, mark, query = url.partition("?")
     if not mark or bare.startswith(("ws:", "wss:")) or "@" in query or "#" in query:
         return url, {}  # what is wrong with it is said where it is taken apart
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in urllib.parse.parse_qsl(query, keep_blank_values=True):
         if name not in _KINDS:
             raise ValueError(f"unknown parameter {name!r:.80} in the URL: {instead(name, list(_KINDS))}")
-        if name in said:
+        if name in values:
             raise ValueError(f"the URL has the parameter {name} twice")
-        said[name] = read(f"the URL's parameter {name}", text, _KINDS[name])
-    return bare, said
+        values[name] = read(f"the URL's parameter {name}", text, _KINDS[name])
+    return bare, values
 
 
 def secret(name: str, environ: Mapping[str, str]) -> str | None:
@@ -218,11 +218,11 @@ def from_environment(environ: Mapping[str, str] | None = None) -> tuple[list[str
         ValueError: there is no URL, a file cannot be read, or a variable is not what it should be.
     """
     environ = os.environ if environ is None else environ
-    said = secret(f"{PREFIX}URL", environ)
-    if not (said or "").strip():
+    urls = secret(f"{PREFIX}URL", environ)
+    if not (urls or "").strip():
         raise ValueError(f"no broker is given: set {PREFIX}URL, or {PREFIX}URL_FILE to a file that has the URL")
     password = secret(f"{PREFIX}PASSWORD", environ)
     settings = environment_settings(environ)
     if (tokens := login_tokens(environ)) is not None:
         settings["tokens"] = tokens
-    return [with_password(url, password) for url in (said or "").split()], settings
+    return [with_password(url, password) for url in (urls or "").split()], settings

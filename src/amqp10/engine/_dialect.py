@@ -52,15 +52,15 @@ def takes_tokens(address: object) -> bool:
 
 def foreign_header(octets: bytes) -> AmqpError:
     """Return the error for a peer whose first octets begin no dialect that was asked for, with what to try instead."""
-    said = octets[:HEADER_SIZE]
-    if is_a_header(said):
-        return Unsupported(f"the peer speaks another protocol: its header is {said.hex(' ')}{_spoken_by(said)}")
+    header = octets[:HEADER_SIZE]
+    if is_a_header(header):
+        return Unsupported(f"the peer speaks another protocol: its header is {header.hex(' ')}{_spoken_by(header)}")
     guess = ""
-    if said[:2] in _TLS_RECORDS:
+    if header[:2] in _TLS_RECORDS:
         guess = ". That is TLS: the URL of a port with TLS begins with amqps:// (or wss://)"
-    elif said[: len(_HTTP)] == _HTTP:
+    elif header[: len(_HTTP)] == _HTTP:
         guess = ". That is an HTTP server: AMQP over WebSockets has URLs that begin with ws:// or wss://"
-    return RemoteProtocolError(f"the peer does not speak AMQP: it began with {said!r}{guess}")
+    return RemoteProtocolError(f"the peer does not speak AMQP: it began with {header!r}{guess}")
 
 
 def _spoken_by(header: bytes) -> str:

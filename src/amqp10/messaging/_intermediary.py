@@ -55,8 +55,8 @@ def read_priority(payload: bytes) -> int | None:
     """
     places, _ = _front(payload, HEADER)
     fields = decode_from(payload, places[HEADER][1])[0] if HEADER in places else None
-    said = fields[1] if isinstance(fields, list) and len(fields) > 1 else None
-    return said if isinstance(said, int) else None
+    priority = fields[1] if isinstance(fields, list) and len(fields) > 1 else None
+    return priority if isinstance(priority, int) else None
 
 
 def read_properties(payload: bytes) -> Properties:

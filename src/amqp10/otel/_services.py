@@ -88,7 +88,7 @@ def is_management(address: str | None) -> bool:
 # Messages
 
 
-def said_of(system: str, message: Message) -> dict[str, Any]:
+def attributes_of(system: str, message: Message) -> dict[str, Any]:
     """Return the service's attributes for a message received from it."""
     annotations = message.message_annotations
     found: dict[str, Any] = {}
@@ -156,12 +156,12 @@ def asked(system: str, request: Message) -> tuple[str, str | None, dict[str, Any
 
 def refusal(answer: Message) -> tuple[str, str] | None:
     """Return condition and description of a refusal; None if the answer is positive."""
-    said = answer.application_properties
-    status = said.get("statusCode", said.get("status-code"))
+    properties = answer.application_properties
+    status = properties.get("statusCode", properties.get("status-code"))
     if isinstance(status, int) and 200 <= status < 300:
         return None
-    condition = said.get("errorCondition", said.get("error-condition"))
-    words = said.get("statusDescription", said.get("status-description"))
+    condition = properties.get("errorCondition", properties.get("error-condition"))
+    words = properties.get("statusDescription", properties.get("status-description"))
     return brief(status if condition is None else condition), brief(words or "")
 
 

@@ -18,7 +18,7 @@ from ..client.internals import endpoint_of, terminus_of
 from ..errors import DecodeError, LocalProtocolError
 from ..messaging import Message
 from ._context import inject, span_context
-from ._services import NAME, brief, destination, said_of
+from ._services import NAME, attributes_of, brief, destination
 
 SCHEMA: Final = "https://opentelemetry.io/schemas/1.44.0"
 
@@ -234,7 +234,7 @@ class Telemetry:
         if address is not None:
             attributes |= destination(system, address)
         if message is not None and type_ in ("receive", "process"):
-            attributes |= said_of(system, message)
+            attributes |= attributes_of(system, message)
         if temporary:
             attributes["messaging.destination.temporary"] = True
         if message is not None:

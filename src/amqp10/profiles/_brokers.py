@@ -401,9 +401,9 @@ def recognize(properties: Mapping[Any, Any], host: str = "") -> Profile:
         properties: the properties of the peer's open, in which brokers name their product.
         host: the name of the host connected to.
     """
-    said = [str(properties[key]) for key in ("product", "platform") if key in properties]
+    product_names = [str(properties[key]) for key in ("product", "platform") if key in properties]
     for each in PROFILES:
-        if any(word.startswith(each.products) for word in said if each.products):
+        if any(word.startswith(each.products) for word in product_names if each.products):
             return each
         if each.hosts and host.lower().endswith(each.hosts):
             return each

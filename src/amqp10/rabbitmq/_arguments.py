@@ -67,19 +67,19 @@ _NAMES: Final = {
 }
 
 
-def queue_arguments(queue_type: QueueType, said: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def queue_arguments(queue_type: QueueType, given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `x-` arguments of a queue.
 
     Args:
-        said: arguments of `QueueArguments`.
-        more: arguments by RabbitMQ's names, which override those in `said`.
+        given: arguments of `QueueArguments`.
+        more: arguments by RabbitMQ's names, which override those in `given`.
 
     Raises:
-        TypeError: an argument in `said` does not exist.
-        ValueError: a queue of this type does not have an argument in `said`, or the argument is negative.
+        TypeError: an argument in `given` does not exist.
+        ValueError: a queue of this type does not have an argument in `given`, or the argument is negative.
     """
     arguments: dict[str, Any] = {"x-queue-type": queue_type}
-    for name, value in said.items():
+    for name, value in given.items():
         if name not in _NAMES:
             raise TypeError(f"declare_queue() got an unexpected keyword argument {name!r}")
         if isinstance(value, int):

@@ -123,7 +123,7 @@ class Conversation:
                     self._stream = await TLSStream.wrap(self._stream, server_side=True, ssl_context=self._tls)
         if self._stream is None:
             raise self.transcript.mismatch(f"nobody connected within {self.patience} s")
-        self.transcript.heard("(connected)")
+        self.transcript.record_event("(connected)")
         self.channel = 0
         self._channels.clear()
         self._stalled = None
@@ -236,7 +236,7 @@ class Conversation:
                 try:
                     data = await stream.receive(65_536)
                 except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
-                    transcript.heard("(end of stream)")
+                    transcript.record_event("(end of stream)")
                     if ends:
                         return None
                     raise transcript.mismatch(f"expected {what}, but the other side hung up") from error
@@ -261,7 +261,7 @@ class Conversation:
             channel = 0 if on_zero else self._channels.get(self.channel, self.channel)
         frame = Frame(channel, performative, payload)
         data = frame.encode()
-        self.transcript.said(frame)
+        self.transcript.record_action(frame)
         await self._write(data)
 
     async def reply(self, performative: Composite, payload: bytes = b"") -> None:
@@ -279,12 +279,12 @@ class Conversation:
 
     async def send_empty(self) -> None:
         """Send an empty frame, a heartbeat (§2.4.5). Cancelling: a part of it may have been sent."""
-        self.transcript.said(Frame(0, None))
+        self.transcript.record_action(Frame(0, None))
         await self._write(Frame(0, None).encode())
 
     async def send_bytes(self, data: bytes) -> None:
         """Send any bytes. Cancelling: a part of them may have been sent."""
-        self.transcript.said(f"{len(data)} bytes: {data[:32].hex(' ')}{' ...' if len(data) > 32 else ''}")
+        self.transcript.record_action(f"{len(data)} bytes: {data[:32].hex(' ')}{' ...' if len(data) > 32 else ''}")
         await self._write(data)
 
     async def send_garbage(self, size: int = 64, seed: int = 0) -> None:
@@ -308,13 +308,13 @@ class Conversation:
 
     def stall(self) -> None:
         """Hold back further output until `resume`, like a network that hangs."""
-        self.transcript.said("(stall)")
+        self.transcript.record_action("(stall)")
         if self._stalled is None:
             self._stalled = bytearray()
 
     async def resume(self) -> None:
         """Send the output held back since `stall`. Cancelling: a part of it may have been sent."""
-        self.transcript.said("(resume)")
+        self.transcript.record_action("(resume)")
         held, self._stalled = self._stalled, None
         if held:
             await self._write(bytes(held))
@@ -326,7 +326,7 @@ class Conversation:
             reset: over TCP, reset the connection; earlier output may be lost, too.
         """
         stream = await self._connected()
-        self.transcript.said("(reset)" if reset else "(drop)")
+        self.transcript.record_action("(reset)" if reset else "(drop)")
         raw = stream.extra(SocketAttribute.raw_socket, None)
         if reset and raw is not None:
             raw.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))

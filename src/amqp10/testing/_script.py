@@ -67,7 +67,7 @@ class EngineScript:
             EncodeError: a field of the performative has no encoding.
         """
         frame = Frame(self._channel_of(performative) if channel is None else channel, performative, payload)
-        self.transcript.said(frame)
+        self.transcript.record_action(frame)
         self._give(frame.encode())
 
     def send_together(self, *performatives: Composite | tuple[Composite, bytes]) -> None:
@@ -76,13 +76,13 @@ class EngineScript:
         for each in performatives:
             performative, payload = each if isinstance(each, tuple) else (each, b"")
             frame = Frame(self._channel_of(performative), performative, payload)
-            self.transcript.said(frame)
+            self.transcript.record_action(frame)
             data += frame.encode()
         self._give(data)
 
     def send_bytes(self, data: bytes) -> None:
         """Give the engine any bytes."""
-        self.transcript.said(f"{len(data)} bytes: {data[:32].hex(' ')}{' ...' if len(data) > 32 else ''}")
+        self.transcript.record_action(f"{len(data)} bytes: {data[:32].hex(' ')}{' ...' if len(data) > 32 else ''}")
         self._give(data)
 
     def send_empty(self) -> None:
@@ -91,7 +91,7 @@ class EngineScript:
 
     def end_of_stream(self) -> None:
         """End the transport."""
-        self.transcript.said("(end of stream)")
+        self.transcript.record_action("(end of stream)")
         self.engine.receive_eof()
         self.events += self.engine.events()
 

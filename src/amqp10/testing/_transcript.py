@@ -122,11 +122,11 @@ class Transcript:
 
     # From the script
 
-    def said(self, what: object) -> None:
+    def record_action(self, what: object) -> None:
         """Record what the script did."""
         self.lines.append(f"> {what}")
 
-    def heard(self, what: object) -> None:
+    def record_event(self, what: object) -> None:
         """Record what the other end did, besides writing bytes."""
         self.lines.append(f"< {what}")
 

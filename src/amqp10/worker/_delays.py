@@ -73,13 +73,13 @@ def uncounted(message: Message) -> int:
     return min(max(0, failed), max(0, MAX_COUNTED - message.delivery_count)) if isinstance(failed, int) else 0
 
 
-def copy_of(message: Message, said: dict[Any, Any], **changes: Any) -> Message:
+def copy_of(message: Message, annotations: dict[Any, Any], **changes: Any) -> Message:
     """Return a copy to send, with further annotations, but without annotations about the message's stay in a queue.
 
     It has no duplicate id, because a broker would accept the copy and drop it.
 
     Args:
-        said: annotations to add.
+        annotations: annotations to add.
         changes: as for `Message.replace`.
     """
     kept = {
@@ -89,7 +89,7 @@ def copy_of(message: Message, said: dict[Any, Any], **changes: Any) -> Message:
     if DUPLICATE_ID in properties:
         changes["application_properties"] = {name: properties[name] for name in properties if name != DUPLICATE_ID}
     changes = {"message_id": own_message_id(message)} | changes
-    return message.replace(message_annotations=kept | said, delivery_count=None, **changes)
+    return message.replace(message_annotations=kept | annotations, delivery_count=None, **changes)
 
 
 def own_message_id(message: Message) -> Any:
@@ -113,9 +113,9 @@ class ByOutcome:
         self._clock = clock
 
     async def __call__(self, delivery: Delivery, failures: int, broker_count: int, delay: float) -> Outcome:
-        said = failed_annotations(failures, broker_count)
-        said[DELIVERY_TIME] = _from_now(self._clock, delay)
-        return Modified(delivery_failed=True, message_annotations=said)
+        annotations = failed_annotations(failures, broker_count)
+        annotations[DELIVERY_TIME] = _from_now(self._clock, delay)
+        return Modified(delivery_failed=True, message_annotations=annotations)
 
 
 class ByCopy:
@@ -134,17 +134,17 @@ class ByCopy:
 
     async def __call__(self, delivery: Delivery, failures: int, broker_count: int, delay: float) -> Outcome:
         message = delivery.message
-        said: dict[Any, Any] = {FAILED_ATTEMPTS: failures}
+        annotations: dict[Any, Any] = {FAILED_ATTEMPTS: failures}
         changes: dict[str, Any] = {}
         if self._when is None:
             changes["ttl"] = timedelta(seconds=delay)
         elif self._when == DELIVERY_TIME:
-            said[DELIVERY_TIME] = _from_now(self._clock, delay)
+            annotations[DELIVERY_TIME] = _from_now(self._clock, delay)
         else:
-            said[SCHEDULED_FOR] = Timestamp(_from_now(self._clock, delay))
+            annotations[SCHEDULED_FOR] = Timestamp(_from_now(self._clock, delay))
             if (own := own_message_id(message)) is not None:  # duplicate detection would drop the copy
-                said[OWN_ID], changes["message_id"] = own, str(uuid4())
-        await self._sender.send(copy_of(message, said, **changes))
+                annotations[OWN_ID], changes["message_id"] = own, str(uuid4())
+        await self._sender.send(copy_of(message, annotations, **changes))
         return ACCEPTED
 
 

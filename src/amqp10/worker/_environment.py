@@ -88,7 +88,7 @@ def session_worker_from_environment(environ: Mapping[str, str] | None = None) ->
 
 def _read(kinds: Mapping[str, Kind], environ: Mapping[str, str] | None) -> dict[str, Any]:
     environ = os.environ if environ is None else environ
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     retries: dict[str, Any] = {}
     for name, kind in kinds.items():
         variable = f"{PREFIX}WORK_{name.upper()}"
@@ -97,10 +97,10 @@ def _read(kinds: Mapping[str, Kind], environ: Mapping[str, str] | None) -> dict[
             if name in _OF_RETRIES:
                 retries[_OF_RETRIES[name]] = value
             else:
-                said[name] = value
+                values[name] = value
     if retries:
-        said["retries"] = _retries(**retries)
-    return said
+        values["retries"] = _retries(**retries)
+    return values
 
 
 def _retries(initial_delay: float | None = None, max_delay: float = _UNSAID.max_delay, **others: Any) -> Retries:

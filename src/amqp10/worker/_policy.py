@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from .._arguments import check_range, checked
-from .._calls import said_by
+from .._calls import one_line
 from ..errors import DecodeError
 from ..messaging import Message, Outcome
 from ..net import backoff
@@ -106,7 +106,7 @@ class Retries:
 
 def described(error: Exception) -> str:
     """Return an error in one line, with its class unless it is a `Retry`."""
-    text = said_by(error)
+    text = one_line(error)
     if isinstance(error, Retry):
         return text or "the handler asked for another attempt"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -141,9 +141,9 @@ class SessionWorker(Service):
         if prefetch is not None:
             check_waiting("prefetch", prefetch)
         if not idle_time > 0 or not session_time > 0 or not drain_timeout >= 0:
-            said = f"{idle_time}, {session_time} and {drain_timeout}"
+            shown = f"{idle_time}, {session_time} and {drain_timeout}"
             raise ValueError(
-                f"idle_time and session_time must be more than 0 seconds, and drain_timeout 0 or more, not {said}"
+                f"idle_time and session_time must be more than 0 seconds, and drain_timeout 0 or more, not {shown}"
             )
         if delay_by == "broker" and subscription is not None:
             raise ValueError(

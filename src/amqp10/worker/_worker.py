@@ -696,15 +696,15 @@ class Worker(Service):
             decision = self._retries.decide(error, job.delivery.message, job.attempt)
         if isinstance(decision, Retry):
             delay = decision.delay if decision.delay is not None else self._retries.initial_delay
-            said = described(error)
+            reason = described(error)
             self._notice(
                 *("handler_failed", logging.WARNING),
-                f"attempt {job.attempt} of {self._retries.attempts} failed, the next is in {delay:.3g} s: {said}",
+                f"attempt {job.attempt} of {self._retries.attempts} failed, the next is in {delay:.3g} s: {reason}",
                 job,
                 exc_info=None if isinstance(error, Retry) else error,
                 attempt=job.attempt,
                 again_in=delay,
-                error=said,
+                error=reason,
             )
             await self._retry(job, delay)
         elif isinstance(decision, DeadLetter):
@@ -827,8 +827,8 @@ class Worker(Service):
         )
         try:
             if letters is not None:
-                said = {CONDITION: Symbol(letter.condition), DESCRIPTION: letter.reason, ATTEMPTS: attempts}
-                await letters.send(copy_of(job.delivery.message, said))
+                annotations = {CONDITION: Symbol(letter.condition), DESCRIPTION: letter.reason, ATTEMPTS: attempts}
+                await letters.send(copy_of(job.delivery.message, annotations))
         except _NOT_SENT as refused:
             text = f"a dead letter could not be sent: {refused}"
             self._notice("dead_letter_refused", logging.ERROR, text, job, error=described(refused))
@@ -849,8 +849,8 @@ class Worker(Service):
             return
         try:
             if job.failures > job.failures_on_arrival and "modified" in self._connection.capabilities:
-                said = failed_annotations(job.failures, job.broker_count)
-                delivery.modify(delivery_failed=True, message_annotations=said)
+                annotations = failed_annotations(job.failures, job.broker_count)
+                delivery.modify(delivery_failed=True, message_annotations=annotations)
             else:
                 delivery.release()
         except _GONE as error:
@@ -946,10 +946,10 @@ def _may_have_failed(delivery: Delivery) -> bool:
 def _id_of(job: Job) -> str | None:
     """Return the message-id as text; None if it is missing or malformed."""
     try:
-        said = job.delivery.message.message_id
+        message_id = job.delivery.message.message_id
     except DecodeError:
         return None
-    return None if said is None else str(said)
+    return None if message_id is None else str(message_id)
 
 
 def _message_for_handler(job: Job) -> Message:

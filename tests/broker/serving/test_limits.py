@@ -337,11 +337,11 @@ class TestCounts:
         if by_user:
             account = vhost.account_of("ann")
             assert account is not None
-            assert account.said == 0
+            assert account.declared == 0
         client.begin(wordy)
         client.close()
         settle()
-        assert vhost.account_of("ann") is None or vhost.account_of("ann").said == 0  # type: ignore[union-attr]
+        assert vhost.account_of("ann") is None or vhost.account_of("ann").declared == 0  # type: ignore[union-attr]
 
     @pytest.mark.parametrize("name", NAMES)
     async def test_nodes_of_a_connection(self, name: str) -> None:

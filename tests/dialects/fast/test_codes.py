@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.dialects.fast.codes import code_of, code_said, error_of
+from amqp10.dialects.fast.codes import code_of, error_of, reply_code_of
 from amqp10.messaging import Error
 from amqp10.types import Symbol
 
@@ -35,7 +35,7 @@ def test_both_ways(code: int) -> None:
     assert code_of(said) == (code, "why")
     heard = error_of(code, "why")
     assert heard == Error(said.condition, "why", {"reply-code": code})
-    assert code_said(heard) == code
+    assert reply_code_of(heard) == code
 
 
 @pytest.mark.parametrize(

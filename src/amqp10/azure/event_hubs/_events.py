@@ -49,46 +49,46 @@ class ReceivedEvent:
     @property
     def sequence_number(self) -> int:
         """The number of the event in its partition, counted up by one for each event; -1: the service named none."""
-        number = self._said("x-opt-sequence-number")
+        number = self._annotation("x-opt-sequence-number")
         return number if isinstance(number, int) else -1
 
     @property
     def offset(self) -> str | None:
         """The place of the event in its partition, which a checkpoint keeps. Only the service can interpret it."""
-        offset = self._said("x-opt-offset")
+        offset = self._annotation("x-opt-offset")
         return None if offset is None else str(offset)
 
     @property
     def enqueued_at(self) -> datetime | None:
         """When the service took the event."""
-        return moment(self._said("x-opt-enqueued-time"))
+        return moment(self._annotation("x-opt-enqueued-time"))
 
     @property
     def partition_key(self) -> str | None:
         """The key that chose the partition; None: the sender chose the partition, or neither did."""
-        return self._said("x-opt-partition-key")  # type: ignore[no-any-return]
+        return self._annotation("x-opt-partition-key")  # type: ignore[no-any-return]
 
     @property
     def publisher(self) -> str | None:
         """The publisher that sent the event; None: it was not sent by a publisher."""
-        return self._said("x-opt-publisher")  # type: ignore[no-any-return]
+        return self._annotation("x-opt-publisher")  # type: ignore[no-any-return]
 
     @property
     def last(self) -> LastEvent | None:
         """The last event of the partition, for a reader with `track_last`; None for any other."""
-        said = self.message.delivery_annotations
-        number = said.get("last_enqueued_sequence_number")
+        annotations = self.message.delivery_annotations
+        number = annotations.get("last_enqueued_sequence_number")
         if not isinstance(number, int):
             return None
-        offset = said.get("last_enqueued_offset")
+        offset = annotations.get("last_enqueued_offset")
         return LastEvent(
             number,
             None if offset is None else str(offset),
-            moment(said.get("last_enqueued_time_utc")),
-            moment(said.get("runtime_info_retrieval_time_utc")),
+            moment(annotations.get("last_enqueued_time_utc")),
+            moment(annotations.get("runtime_info_retrieval_time_utc")),
         )
 
-    def _said(self, name: str) -> Any:
+    def _annotation(self, name: str) -> Any:
         return self.message.message_annotations.get(name)
 
     def __repr__(self) -> str:

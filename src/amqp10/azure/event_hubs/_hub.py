@@ -145,15 +145,15 @@ class EventHub(NamespaceClient):
         source = Source(
             f"{self.name}/ConsumerGroups/{group}/Partitions/{partition}", filter={POSITION: start.described}
         )
-        said: dict[Symbol, Any] = {} if owner_level is None else {_EPOCH: owner_level}
+        properties: dict[Symbol, Any] = {} if owner_level is None else {_EPOCH: owner_level}
         if name is not None:
-            said[_NAME] = name
+            properties[_NAME] = name
         receiver = self.connection.receiver(
             source,
             credit=prefetch,
             settle_mode="settled",  # reading removes nothing from the hub
             require_filters=False,
-            properties=said,
+            properties=properties,
             desired_capabilities=[_TRACKS] if track_last else [],
         )
         return EventReader(receiver, partition, source, start, self._management.partition)

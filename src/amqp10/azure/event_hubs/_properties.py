@@ -76,26 +76,26 @@ class HubManagement:
 
     async def hub(self) -> HubProperties:
         """Ask for the hub; see `EventHub.properties`."""
-        said = await self._read("com.microsoft:eventhub")
-        found = said.get("partition_ids")
+        facts = await self._read("com.microsoft:eventhub")
+        found = facts.get("partition_ids")
         if not isinstance(found, list) or not found:
             raise RemoteProtocolError(f"the answer of the node {_NODE} lacks the partitions of {self._hub!r}")
         partitions = tuple(str(each) for each in found)
-        return HubProperties(str(said.get("name") or self._hub), moment(said.get("created_at")), partitions)
+        return HubProperties(str(facts.get("name") or self._hub), moment(facts.get("created_at")), partitions)
 
     async def partition(self, partition: str) -> PartitionProperties:
         """Ask for a partition; see `EventHub.partition_properties`."""
-        said = await self._read("com.microsoft:partition", partition=partition)
-        first, last = said.get("begin_sequence_number"), said.get("last_enqueued_sequence_number")
+        facts = await self._read("com.microsoft:partition", partition=partition)
+        first, last = facts.get("begin_sequence_number"), facts.get("last_enqueued_sequence_number")
         if not isinstance(first, int) or not isinstance(last, int):
             raise RemoteProtocolError(f"the answer of the node {_NODE} lacks the events of partition {partition!r}")
         return PartitionProperties(
             partition,
             int(first),
             int(last),
-            str(said["last_enqueued_offset"]) if last >= 0 and "last_enqueued_offset" in said else None,
-            moment(said.get("last_enqueued_time_utc")) if last >= 0 else None,
-            bool(said.get("is_partition_empty", last < 0)),
+            str(facts["last_enqueued_offset"]) if last >= 0 and "last_enqueued_offset" in facts else None,
+            moment(facts.get("last_enqueued_time_utc")) if last >= 0 else None,
+            bool(facts.get("is_partition_empty", last < 0)),
         )
 
     async def _read(self, kind: str, **more: str) -> Mapping[Any, Any]:
@@ -114,12 +114,12 @@ class HubManagement:
 
 
 def _answer(response: Message) -> Mapping[Any, Any]:
-    said = response.application_properties
-    status = said.get("status-code")
+    properties = response.application_properties
+    status = properties.get("status-code")
     if not isinstance(status, int):
         raise ManagementError(0, "the answer has no status code", response)
     if not 200 <= status < 300:
-        condition, description = said.get("error-condition"), said.get("status-description")
+        condition, description = properties.get("error-condition"), properties.get("status-description")
         raise ManagementError(
             status, ": ".join(str(each)[:1000] for each in (condition, description) if each), response
         )

@@ -77,7 +77,8 @@ class BlobLeases:
         """
         found = await self._do(partial(self._list, _prefix(group, "ownership")))
         return [
-            Lease(partition, said.get(_OWNER) or "", etag, said.get(_WANTED) or "") for partition, etag, said in found
+            Lease(partition, metadata.get(_OWNER) or "", etag, metadata.get(_WANTED) or "")
+            for partition, etag, metadata in found
         ]
 
     async def write(self, group: ConsumerGroup, leases: Sequence[Lease]) -> Sequence[Lease]:
@@ -100,7 +101,7 @@ class BlobLeases:
         Cancelling: waits for the end of the call.
         """
         found = await self._do(partial(self._list, _prefix(group, "checkpoint")))
-        checkpoints = {partition: _checkpoint(said) for partition, _, said in found}
+        checkpoints = {partition: _checkpoint(metadata) for partition, _, metadata in found}
         return {partition: checkpoint for partition, checkpoint in checkpoints.items() if checkpoint is not None}
 
     async def save(self, group: ConsumerGroup, checkpoints: Mapping[str, Checkpoint]) -> None:
@@ -128,7 +129,7 @@ class BlobLeases:
         blobs = self._container.list_blobs(name_starts_with=prefix, include=["metadata"])
         return [(blob.name.removeprefix(prefix), _plain(blob.etag), blob.metadata or {}) for blob in blobs]
 
-    def _put(self, name: str, said: dict[str, str], etag: str | None) -> str | None:
+    def _put(self, name: str, metadata: dict[str, str], etag: str | None) -> str | None:
         """Write a blob if its ETag is `etag`, or if it does not exist and `etag` is None.
 
         Returns:
@@ -137,9 +138,9 @@ class BlobLeases:
         blob = self._container.get_blob_client(name)
         try:
             if etag is None:
-                done = blob.upload_blob(b"", metadata=said, match_condition=self._missing)
+                done = blob.upload_blob(b"", metadata=metadata, match_condition=self._missing)
             else:
-                done = blob.set_blob_metadata(said, etag=f'"{etag}"', match_condition=self._unmodified)
+                done = blob.set_blob_metadata(metadata, etag=f'"{etag}"', match_condition=self._unmodified)
         except self._faster:
             return None
         except self._not_there as error:
@@ -151,21 +152,21 @@ class BlobLeases:
     def _write(self, prefix: str, leases: Sequence[Lease]) -> list[Lease]:
         written = []
         for lease in leases:
-            said = {_OWNER: lease.owner} | ({_WANTED: lease.wanted_by} if lease.wanted_by else {})
-            etag = self._put(prefix + lease.partition, said, lease.version)
+            metadata = {_OWNER: lease.owner} | ({_WANTED: lease.wanted_by} if lease.wanted_by else {})
+            etag = self._put(prefix + lease.partition, metadata, lease.version)
             if etag is not None:
                 written.append(replace(lease, version=etag))
         return written
 
     def _save(self, prefix: str, checkpoints: Mapping[str, Checkpoint]) -> None:
         for partition, checkpoint in checkpoints.items():
-            said = {_NUMBER: str(checkpoint.sequence_number)}
-            said |= {_OFFSET: checkpoint.offset} if checkpoint.offset is not None else {}
+            metadata = {_NUMBER: str(checkpoint.sequence_number)}
+            metadata |= {_OFFSET: checkpoint.offset} if checkpoint.offset is not None else {}
             for _ in range(_ATTEMPTS):
                 etag, kept = self._find(prefix + partition)
                 if kept is not None and kept.sequence_number >= checkpoint.sequence_number:
                     break
-                if self._put(prefix + partition, said, etag) is not None:
+                if self._put(prefix + partition, metadata, etag) is not None:
                     break
             else:
                 name = f"container {self._container.container_name!r}: {prefix}{partition}"
@@ -193,9 +194,9 @@ def _plain(etag: Any) -> str:
     return str(etag).strip('"')
 
 
-def _checkpoint(said: Mapping[str, str]) -> Checkpoint | None:
+def _checkpoint(metadata: Mapping[str, str]) -> Checkpoint | None:
     """Return the checkpoint in a blob's metadata; None: another client wrote nothing to continue from."""
     try:
-        return Checkpoint(int(said[_NUMBER]), said.get(_OFFSET))
+        return Checkpoint(int(metadata[_NUMBER]), metadata.get(_OFFSET))
     except (KeyError, ValueError):
-        return Checkpoint(-1, said[_OFFSET]) if said.get(_OFFSET) else None
+        return Checkpoint(-1, metadata[_OFFSET]) if metadata.get(_OFFSET) else None

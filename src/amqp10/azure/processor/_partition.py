@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import anyio
 
-from ..._calls import Ungrouped, cancelled_elsewhere, in_thread, said_by
+from ..._calls import Ungrouped, cancelled_elsewhere, in_thread, one_line
 from ...errors import DecodeError
 from ...net import backoff, visible
 from ..event_hubs import EventReader, OwnershipLost, ReceivedEvent
@@ -202,13 +202,13 @@ class PartitionRun:
                 if error is None:
                     raise
                 text = f"event {number}: attempt {attempt} of {handling.attempts} failed: {_described(error)}"
-                said: dict[str, Any] = {"sequence_number": number, "attempt": attempt, "error": _described(error)}
+                fields: dict[str, Any] = {"sequence_number": number, "attempt": attempt, "error": _described(error)}
                 if attempt < handling.attempts:
                     delay = backoff(attempt, handling.initial_delay, handling.max_delay, 2.0, 0.5, random.random())
                     text += f"; the next is in {delay:.3g} s"
-                    self._notice("handler_failed", logging.WARNING, text, exc_info=error, again_in=delay, **said)
+                    self._notice("handler_failed", logging.WARNING, text, exc_info=error, again_in=delay, **fields)
                 elif handling.after_failure == "skip":
-                    self._notice("event_skipped", logging.ERROR, f"{text}; it is skipped", exc_info=error, **said)
+                    self._notice("event_skipped", logging.ERROR, f"{text}; it is skipped", exc_info=error, **fields)
                     return True
                 elif handling.after_failure == "stop":
                     self._give_up(text, error)
@@ -236,5 +236,5 @@ def is_coroutine_function(handler: Any) -> bool:
 
 
 def _described(error: Exception) -> str:
-    text = said_by(error)
+    text = one_line(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

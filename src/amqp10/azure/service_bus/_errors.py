@@ -115,7 +115,7 @@ def own_errors() -> Iterator[None]:
     try:
         yield
     except LinkDetached as error:
-        said = refusal(error)
-        if said is None:
+        reason = refusal(error)
+        if reason is None:
             raise
-        raise said from error
+        raise reason from error

@@ -68,13 +68,13 @@ class EntityManagement:
 
         Cancelling: the operation may have been done.
         """
-        said: dict[str, Any] = {
+        properties: dict[str, Any] = {
             "operation": _VENDOR + operation,
             _VENDOR + "server-timeout": UInt(min(round(self.timeout * 1000), 0xFFFF_FFFF)),
         }
         if link is not None:
-            said["associated-link-name"] = link
-        request = Message(AmqpValue(dict(body)), application_properties=said)
+            properties["associated-link-name"] = link
+        request = Message(AmqpValue(dict(body)), application_properties=properties)
         with anyio.fail_after(self.timeout):
             while True:
                 requester = await self._links()
@@ -135,17 +135,17 @@ def _answer(response: Message) -> Mapping[Any, Any]:
         ServiceBusError: the answer is a refusal.
         ManagementError: the answer has no status.
     """
-    said = response.application_properties
-    status = _first(said, _STATUS)
+    properties = response.application_properties
+    status = _first(properties, _STATUS)
     if not isinstance(status, int):
         raise ManagementError(0, "the answer has no status code", response)
     if not 200 <= status < 300:
-        condition = _first(said, _CONDITION)
-        description = str(_first(said, _DESCRIPTION) or "")[:1000]
+        condition = _first(properties, _CONDITION)
+        description = str(_first(properties, _DESCRIPTION) or "")[:1000]
         raise error_of(None if condition is None else str(condition), description or f"status {status}")
     body = response.body
     return body if isinstance(body, dict) else {}
 
 
-def _first(said: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((said[name] for name in names if name in said), None)
+def _first(properties: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((properties[name] for name in names if name in properties), None)

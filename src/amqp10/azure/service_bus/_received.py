@@ -76,12 +76,12 @@ class ReceivedMessage:
     @property
     def enqueued_at(self) -> datetime | None:
         """When the entity took the message."""
-        return moment(self._said("x-opt-enqueued-time"))
+        return moment(self._annotation("x-opt-enqueued-time"))
 
     @property
     def scheduled_for(self) -> datetime | None:
         """When the scheduled message becomes, or became, available."""
-        return moment(self._said("x-opt-scheduled-enqueue-time"))
+        return moment(self._annotation("x-opt-scheduled-enqueue-time"))
 
     @property
     def expires_at(self) -> datetime | None:
@@ -98,7 +98,7 @@ class ReceivedMessage:
     @property
     def partition_key(self) -> str | None:
         """The key that chooses the partition of the message."""
-        return self._said("x-opt-partition-key")  # type: ignore[no-any-return]
+        return self._annotation("x-opt-partition-key")  # type: ignore[no-any-return]
 
     @property
     def delivery_count(self) -> int:
@@ -108,7 +108,7 @@ class ReceivedMessage:
     @property
     def state(self) -> State:
         """Whether the message is active, deferred or scheduled."""
-        number = self._said("x-opt-message-state")
+        number = self._annotation("x-opt-message-state")
         return _STATES[number] if isinstance(number, int) and 0 <= number < len(_STATES) else "active"
 
     @property
@@ -124,13 +124,13 @@ class ReceivedMessage:
     @property
     def dead_letter_source(self) -> str | None:
         """The entity where the message became a dead letter, if it was forwarded since."""
-        return self._said("x-opt-deadletter-source")  # type: ignore[no-any-return]
+        return self._annotation("x-opt-deadletter-source")  # type: ignore[no-any-return]
 
     def _number(self, name: str) -> int:
-        number = self._said(name)
+        number = self._annotation(name)
         return int(number) if isinstance(number, int) else 0
 
-    def _said(self, name: str) -> Any:
+    def _annotation(self, name: str) -> Any:
         return self.message.message_annotations.get(name)
 
     def __repr__(self) -> str:
@@ -193,7 +193,7 @@ class ServiceBusDelivery(ReceivedMessage):
     @property
     def locked_until(self) -> datetime | None:
         """When the lock ends, by the service's last word; None for a message of a session or without a lock."""
-        return self._until if self._until is not None else moment(self._said("x-opt-locked-until"))
+        return self._until if self._until is not None else moment(self._annotation("x-opt-locked-until"))
 
     async def renew_lock(self) -> datetime:
         """Restart the lock's time; return when the lock ends now.
@@ -566,8 +566,8 @@ def _disposition(outcome: Outcome) -> dict[str, Any]:
     if isinstance(outcome, Rejected):
         info = dict(outcome.error.info or {}) if outcome.error is not None else {}
         reason, description = info.pop(_REASON, ""), info.pop(_DESCRIPTION, "")
-        said = {"deadletter-reason": reason, "deadletter-description": description}
-        return {"disposition-status": "suspended", **said, **_changes(info)}
+        reasons = {"deadletter-reason": reason, "deadletter-description": description}
+        return {"disposition-status": "suspended", **reasons, **_changes(info)}
     if isinstance(outcome, Modified):
         status = "defered" if outcome.undeliverable_here else "abandoned"
         return {"disposition-status": status, **_changes(outcome.message_annotations)}

@@ -208,11 +208,11 @@ class ServiceBusReceiver:
         answer = await self._ask("receive-by-sequence-number", asked)
         return [self._deferred(each) for each in listed(answer, "messages")]
 
-    def _deferred(self, said: Any) -> ServiceBusDelivery:
-        token = said.get("lock-token") if isinstance(said, dict) else None
+    def _deferred(self, entry: Any) -> ServiceBusDelivery:
+        token = entry.get("lock-token") if isinstance(entry, dict) else None
         if self.mode == "peek-lock" and not isinstance(token, UUID):
             raise ServiceBusError(None, f"the lock-token of a message must be a UUID, not {token!r:.100}")
-        return ServiceBusDelivery(_message(said), self._context, self._node, token, None)
+        return ServiceBusDelivery(_message(entry), self._context, self._node, token, None)
 
     @checked
     async def peek(self, size: int = 100, *, from_sequence: int = 0) -> list[ReceivedMessage]:
@@ -429,18 +429,18 @@ def session_on(
         ValueError: prefetch is invalid.
     """
     source = Source(node.address, filter={SESSION_FILTER: session_id})
-    said = {} if max_wait is None else {_TIMEOUT: UInt(round(max_wait * 1000))}
-    link = link_on(connection, source, mode, prefetch, require_filters=False, restore=False, properties=said)
+    properties = {} if max_wait is None else {_TIMEOUT: UInt(round(max_wait * 1000))}
+    link = link_on(connection, source, mode, prefetch, require_filters=False, restore=False, properties=properties)
     return ServiceBusSession(link, node, mode, prefetch, clock)
 
 
-def _message(said: Any) -> Message:
+def _message(entry: Any) -> Message:
     """Return the message in an answer.
 
     Raises:
         ServiceBusError: the answer has no message.
     """
-    payload = said.get("message") if isinstance(said, dict) else None
+    payload = entry.get("message") if isinstance(entry, dict) else None
     if not isinstance(payload, bytes):
         raise ServiceBusError(None, f"a message in an answer must be binary, not {payload!r:.100}")
     return Message.decode(payload)

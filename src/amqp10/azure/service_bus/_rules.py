@@ -44,10 +44,10 @@ class SubscriptionRules:
                 f"the rule {rule.name!r:.200} has parameters, which AMQP cannot carry: write their values into the "
                 "expression"
             )
-        said: dict[str, Any] = dict(_said(rule.filter))
+        fields: dict[str, Any] = dict(_filter_fields(rule.filter))
         if rule.action:
-            said["sql-rule-action"] = {"expression": rule.action}
-        await self._node.ask("add-rule", {"rule-name": rule.name, "rule-description": said})
+            fields["sql-rule-action"] = {"expression": rule.action}
+        await self._node.ask("add-rule", {"rule-name": rule.name, "rule-description": fields})
 
     @checked
     async def remove(self, name: str) -> None:
@@ -83,7 +83,7 @@ class SubscriptionRules:
         return f"<SubscriptionRules {self._node.address!r}>"
 
 
-def _said(rule_filter: RuleFilter) -> dict[str, Any]:
+def _filter_fields(rule_filter: RuleFilter) -> dict[str, Any]:
     match rule_filter:
         case SqlFilter(expression):
             return {"sql-filter": {"expression": expression}}
@@ -92,20 +92,20 @@ def _said(rule_filter: RuleFilter) -> dict[str, Any]:
         case FalseFilter():
             return {"false-filter": {}}
     values = {name.replace("_", "-"): getattr(rule_filter, name) for name in CORRELATED}
-    said: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    return {"correlation-filter": {**said, "properties": dict(rule_filter.properties)}}
+    fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    return {"correlation-filter": {**fields, "properties": dict(rule_filter.properties)}}
 
 
-def _read(said: Any) -> Rule:
+def _read(entry: Any) -> Rule:
     """Return a rule of an answer.
 
     Raises:
         ServiceBusError: the rule is incomplete.
     """
-    values = _values(said.get("rule-description") if isinstance(said, dict) else None)
+    values = _values(entry.get("rule-description") if isinstance(entry, dict) else None)
     if len(values) < 3:
         raise ServiceBusError(
-            None, f"a rule in an answer must have a filter, an action and a name, unlike {said!r:.200}"
+            None, f"a rule in an answer must have a filter, an action and a name, unlike {entry!r:.200}"
         )
     rule_filter, action, name, *rest = values
     changes = _values(action)

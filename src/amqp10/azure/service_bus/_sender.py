@@ -183,9 +183,9 @@ def _scheduled(message: Message, at: datetime) -> dict[str, Any]:
         message_id=message.message_id if message.message_id is not None else uuid4().hex,
         message_annotations={**message.message_annotations, _SCHEDULED_FOR: at},
     )
-    said: dict[str, Any] = {"message-id": str(message.message_id), "message": message.encode()}
+    entry: dict[str, Any] = {"message-id": str(message.message_id), "message": message.encode()}
     if message.group_id is not None:
-        said["session-id"] = message.group_id
+        entry["session-id"] = message.group_id
     if (key := message.message_annotations.get(PARTITION_KEY)) is not None:
-        said["partition-key"] = key
-    return said
+        entry["partition-key"] = key
+    return entry

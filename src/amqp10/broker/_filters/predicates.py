@@ -74,9 +74,9 @@ def topic_test(pattern: list[str]) -> Callable[[list[str]], bool]:
     }
     begin, end = 1 | (hashes & 1) << 1, 1 << len(words)
 
-    def fits(said: list[str]) -> bool:
+    def fits(key: list[str]) -> bool:
         reached = begin
-        for word in said:
+        for word in key:
             following = reached & hashes | (reached & takes.get(word, stars)) << 1
             reached = following | (following & hashes) << 1  # a `#` may match no word
             if not reached:

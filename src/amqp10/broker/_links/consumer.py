@@ -37,7 +37,7 @@ class ConsumerOptions:
     Attributes:
         priority: "priority", as in Artemis and Broker-J, or "rabbitmq:priority"; 0 if it gives none.
         exclusive: "exclusive": it wants to be the only consumer.
-        said: whether it gives a priority.
+        has_priority: whether it gives a priority.
         timeout: the seconds in "rabbitmq:consumer-timeout" (milliseconds) that it may take for a message; None: not
             given.
         one_shot: "x-opt-get": it takes one message if there is one, and ends; for dialects with a method for this.
@@ -45,7 +45,7 @@ class ConsumerOptions:
 
     priority: int
     exclusive: bool
-    said: bool
+    has_priority: bool
     one_shot: bool = False
     timeout: float | None = None
 
@@ -67,8 +67,8 @@ class ConsumerOptions:
 
     def properties(self) -> dict[Symbol, Any]:
         """Return the properties of the answer, which confirm what applies."""
-        said: dict[Symbol, Any] = {Symbol("priority"): self.priority} if self.said else {}
-        return said | {Symbol("exclusive"): True} if self.exclusive else said
+        answer: dict[Symbol, Any] = {Symbol("priority"): self.priority} if self.has_priority else {}
+        return answer | {Symbol("exclusive"): True} if self.exclusive else answer
 
 
 class ConsumerLink(LinkTaker, Consumer, Participant):

@@ -140,9 +140,9 @@ class PeerLinks:
         Raises:
             Refused: the sessions and links of the connection, or of its user, declare too many.
         """
-        said = session.remote
-        if said is not None:
-            self._weigh(session, [dict(said.properties), *said.offered_capabilities, *said.desired_capabilities])
+        terms = session.remote
+        if terms is not None:
+            self._weigh(session, [dict(terms.properties), *terms.offered_capabilities, *terms.desired_capabilities])
 
     def forget_session(self, session: Session) -> None:
         """Stop counting the octets that a session declared."""
@@ -155,22 +155,22 @@ class PeerLinks:
                 self._forget_octets(each)
 
     def _weigh_link(self, link: Link, remote: LinkTerms) -> None:
-        said: list[Any] = [remote.source, remote.target, dict(remote.properties), dict(remote.unsettled or {})]
-        self._weigh(link, [*said, *remote.offered_capabilities, *remote.desired_capabilities])
+        values: list[Any] = [remote.source, remote.target, dict(remote.properties), dict(remote.unsettled or {})]
+        self._weigh(link, [*values, *remote.offered_capabilities, *remote.desired_capabilities])
 
-    def _weigh(self, whose: Link | Session, said: list[Any]) -> None:
+    def _weigh(self, whose: Link | Session, values: list[Any]) -> None:
         """Count the octets that a link or session declares, which are kept until it ends.
 
         Raises:
             Refused: the sessions and links of the connection, or of its user, declare too many.
         """
-        octets = len(encode(said))
+        octets = len(encode(values))
         most, account = self._vhost.peers.link_octets, self._peer.maker.account
         what = "octets of what the sessions and links of one connection say of themselves"
         check_count(what, self._all_octets + octets - 1, most)
         if account is not None:
-            account.check_said(octets)
-            account.said += octets
+            account.check_declared(octets)
+            account.declared += octets
         self._octets[whose] = octets
         self._all_octets += octets
 
@@ -178,7 +178,7 @@ class PeerLinks:
         octets = self._octets.pop(whose, 0)
         self._all_octets -= octets
         if self._peer.maker.account is not None:
-            self._peer.maker.account.said -= octets
+            self._peer.maker.account.declared -= octets
 
     def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
         source, key, subscriptions = remote.source, None, self._vhost.subscriptions

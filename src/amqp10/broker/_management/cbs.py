@@ -51,17 +51,17 @@ class CbsLinks:
 
     def _carry_out(self, request: Message, txn_id: bytes | None) -> Message:
         status, description = self._answer(request) if txn_id is None else (501, "a token is put outside transactions")
-        said: dict[str, Any] = {"status-code": Int(status), "status-description": description}
+        properties: dict[str, Any] = {"status-code": Int(status), "status-description": description}
         if status in _CONDITIONS:
-            said["error-condition"] = Symbol(_CONDITIONS[status])
+            properties["error-condition"] = Symbol(_CONDITIONS[status])
         correlation = request.message_id if request.message_id is not None else request.correlation_id
-        return Message(AmqpValue(None), correlation_id=correlation, application_properties=said)
+        return Message(AmqpValue(None), correlation_id=correlation, application_properties=properties)
 
     def _answer(self, request: Message) -> tuple[int, str]:
         """Return status and description; only a peer with a valid token is told that there is no such entity."""
-        said = request.application_properties or {}
-        name, kind, token = said.get("name"), said.get("type"), request.body
-        if said.get("operation") != "put-token":
+        properties = request.application_properties or {}
+        name, kind, token = properties.get("name"), properties.get("type"), request.body
+        if properties.get("operation") != "put-token":
             return 400, "the operation of $cbs is put-token"
         if not isinstance(kind, str) or kind not in _TYPES:
             return 400, f"the type of a token is one of {', '.join(sorted(_TYPES))}"

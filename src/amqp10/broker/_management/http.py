@@ -111,7 +111,7 @@ class Management:
         path, _, query = request.to.partition("?")
         try:
             steps = [unquote(step, errors="strict") for step in path.split("/")]
-            said = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
+            parameters = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
         except ValueError:
             raise Refusal(400, f"{request.to!r:.200} is not percent-encoded UTF-8") from None
         match steps:
@@ -124,11 +124,11 @@ class Management:
             case ["", "auth", "tokens"]:
                 name, methods = "", {"PUT": self._renew_login}
             case ["", "quarantine"]:
-                name, methods = "", {"GET": lambda name, body: self._quarantined(said)}
+                name, methods = "", {"GET": lambda name, body: self._quarantined(parameters)}
             case ["", "quarantine", name]:
                 methods = {"GET": self._read_quarantined, "POST": self._release, "DELETE": self._drop_quarantined}
             case ["", "bindings"]:
-                name, methods = "", {"POST": self._bind, "GET": lambda name, body: self._bindings(said)}
+                name, methods = "", {"POST": self._bind, "GET": lambda name, body: self._bindings(parameters)}
             case ["", "bindings", _]:
                 name, methods = path.rpartition("/")[2], {"DELETE": self._unbind}
             case _:
@@ -264,9 +264,9 @@ class Management:
         self._do(Bind(destination, source, key, _arguments(fields), kind), not_found=400, precondition_failed=400)
         return 204, None
 
-    def _bindings(self, said: Mapping[str, str]) -> tuple[int, object]:
-        kind = "queue" if "dstq" in said else "exchange"
-        source, destination, key = said.get("src"), said.get(f"dst{kind[0]}"), said.get("key")
+    def _bindings(self, parameters: Mapping[str, str]) -> tuple[int, object]:
+        kind = "queue" if "dstq" in parameters else "exchange"
+        source, destination, key = parameters.get("src"), parameters.get(f"dst{kind[0]}"), parameters.get("key")
         if source is None or destination is None or key is None:
             raise Refusal(400, "a query for bindings needs src, dstq or dste, and key")
         self._check_ends(source, kind, destination)
@@ -286,8 +286,8 @@ class Management:
 
     # The quarantine
 
-    def _quarantined(self, said: Mapping[str, str]) -> tuple[int, object]:
-        after = _number(said.get("after", "0"))
+    def _quarantined(self, parameters: Mapping[str, str]) -> tuple[int, object]:
+        after = _number(parameters.get("after", "0"))
         later = (message for message in self._vhost.quarantine if message.number > after)
         return 200, [_told_quarantined(message) for message in itertools.islice(later, _MAX_LISTED)]
 

@@ -211,9 +211,9 @@ class Requests:
                 self.rights.check("write", exchange or DEFAULT_EXCHANGE)
                 return
             self.rights.check("write", key)
-            said = prefixed(key)  # whether the key is an address depends on which queues exist when a message dies
-            if said is not None:
-                self.rights.check("write", said[0])
+            parsed = prefixed(key)  # whether the key is an address depends on which queues exist when a message dies
+            if parsed is not None:
+                self.rights.check("write", parsed[0])
 
     def _take(self, queue: Queue) -> None:
         """Make an existing queue exclusive to this connection until the session ends.

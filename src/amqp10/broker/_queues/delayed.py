@@ -15,8 +15,8 @@ DELIVERY_TIME: Final = "x-opt-delivery-time"
 
 def delivery_time(annotations: Mapping[Any, Any] | None) -> float | None:
     """Return the time of the next delivery in seconds since 1970; None: the outcome names none."""
-    said = annotations.get(DELIVERY_TIME) if annotations else None
-    return said / 1000 if isinstance(said, int) else None
+    time = annotations.get(DELIVERY_TIME) if annotations else None
+    return time / 1000 if isinstance(time, int) else None
 
 
 class DelayedMessages:

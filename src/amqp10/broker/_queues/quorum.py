@@ -86,8 +86,8 @@ class QuorumQueue(DeclaredQueue):
         self._annotate(entry, {_ACQUIRED: known + 1} | ({_FAILED: entry.failures} if entry.failures else {}))
 
     def _delay(self, entry: QueuedMessage, *, failed: bool) -> float:
-        if (said := super()._delay(entry, failed=failed)) > 0:
-            return said
+        if (delay := super()._delay(entry, failed=failed)) > 0:
+            return delay
         terms = self._arguments
         if terms.retry is None or terms.retry == ("returned" if failed else "failed"):
             return 0

@@ -140,8 +140,8 @@ class DefaultExchange(Exchange):
 
 def names_of(key: str) -> list[str]:
     """Return the names that a key of the default exchange may mean; the first one that exists counts."""
-    said = prefixed(key)
-    return [key] if said is None else [key, said[0]]
+    parsed = prefixed(key)
+    return [key] if parsed is None else [key, parsed[0]]
 
 
 class DirectExchange(Exchange):

@@ -290,21 +290,21 @@ class TokenRules:
         return Grant(name, math.inf, (Scope(_actions_of(rule), path=parts(rule.entity)),))
 
     def _check_sas(self, token: str, audience: str) -> Grant:
-        said = {name: value for name, _, value in (part.partition("=") for part in token.split("&"))}
-        if not said.keys() >= {"sr", "sig", "se", "skn"} or not re.fullmatch(r"\d{1,12}", said["se"], re.ASCII):
+        fields = {name: value for name, _, value in (part.partition("=") for part in token.split("&"))}
+        if not fields.keys() >= {"sr", "sig", "se", "skn"} or not re.fullmatch(r"\d{1,12}", fields["se"], re.ASCII):
             raise TokenInvalid("a SAS token must have sr, sig, se and skn")
-        rule = next((rule for rule in self.sas if rule.name == unquote_plus(said["skn"])), None)
-        right = sas_signature(rule.key if rule is not None else "nobody's", said["sr"], said["se"])
-        if not hmac.compare_digest(right.encode(), unquote_plus(said["sig"]).encode()) or rule is None:
+        rule = next((rule for rule in self.sas if rule.name == unquote_plus(fields["skn"])), None)
+        right = sas_signature(rule.key if rule is not None else "nobody's", fields["sr"], fields["se"])
+        if not hmac.compare_digest(right.encode(), unquote_plus(fields["sig"]).encode()) or rule is None:
             raise TokenInvalid("the SAS token is not signed with the key of a known rule")
-        self._check_end(float(said["se"]))
-        resource, wanted = _resource(unquote_plus(said["sr"])), _resource(audience)
+        self._check_end(float(fields["se"]))
+        resource, wanted = _resource(unquote_plus(fields["sr"])), _resource(audience)
         if wanted[: len(resource)] != resource:
             raise TokenInvalid("the SAS token is for another resource than it was put for")
         entity = parts(rule.entity)
         if resource[1 : 1 + len(entity)] != entity:
             raise TokenInvalid("the rule of the SAS token is for another entity")
-        return Grant(None, float(said["se"]), (Scope(_actions_of(rule), path=wanted[1:]),))
+        return Grant(None, float(fields["se"]), (Scope(_actions_of(rule), path=wanted[1:]),))
 
     def _check_jwt(self, token: str, audience: str | None) -> Grant:
         try:

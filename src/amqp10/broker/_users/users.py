@@ -230,7 +230,7 @@ def read_users(path: str | PathLike[str]) -> dict[str, User]:
     users = found.get("users") if isinstance(found, dict) else None
     if not isinstance(users, dict) or len(found) != 1:
         raise ValueError(f'{path}: a file of users must have the form {{"users": {{NAME: {{...}}, ...}}}}')
-    return {name: read_user(said, f"{path}: user {name!r:.80}") for name, said in users.items()}
+    return {name: read_user(settings, f"{path}: user {name!r:.80}") for name, settings in users.items()}
 
 
 _KINDS: Final[dict[str, type]] = {
@@ -242,7 +242,7 @@ _KINDS: Final[dict[str, type]] = {
 }
 
 
-def read_user(said: Any, where: str, *, also: Sequence[str] = ()) -> User:
+def read_user(settings: Any, where: str, *, also: Sequence[str] = ()) -> User:
     """Return the user that an object of a file describes.
 
     Args:
@@ -252,31 +252,31 @@ def read_user(said: Any, where: str, *, also: Sequence[str] = ()) -> User:
     Raises:
         ValueError: the object is malformed; see `read_users`.
     """
-    _check_fields(said, _KINDS, where, also)
-    if "password" in said and "keys" in said:
+    _check_fields(settings, _KINDS, where, also)
+    if "password" in settings and "keys" in settings:
         raise ValueError(f'{where}: must have "password" or "keys", not both')
     permissions: dict[str, Permissions] | None = None
-    if "permissions" in said:
+    if "permissions" in settings:
         permissions = {}
-        for host, patterns in said["permissions"].items():
+        for host, patterns in settings["permissions"].items():
             _check_fields(patterns, {each.name: str for each in fields(Permissions)}, f"{where}, {host!r:.80}")
             try:
                 permissions[host] = Permissions(**patterns)
             except ValueError as error:
                 raise ValueError(f"{where}, {host!r:.80}: {error}") from None
-    password: str | StoredKeys | None = said.get("password")
-    if "keys" in said:
+    password: str | StoredKeys | None = settings.get("password")
+    if "keys" in settings:
         try:
-            password = StoredKeys.parse(said["keys"])
+            password = StoredKeys.parse(settings["keys"])
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-    return User(password, permissions, said.get("administrator", False), said.get("impersonator", False))
+    return User(password, permissions, settings.get("administrator", False), settings.get("impersonator", False))
 
 
-def _check_fields(said: Any, kinds: Mapping[str, type], where: str, also: Sequence[str] = ()) -> None:
-    if not isinstance(said, dict):
-        raise ValueError(f"{where}: must be an object, not a {type(said).__name__}")
-    for name, value in said.items():
+def _check_fields(settings: Any, kinds: Mapping[str, type], where: str, also: Sequence[str] = ()) -> None:
+    if not isinstance(settings, dict):
+        raise ValueError(f"{where}: must be an object, not a {type(settings).__name__}")
+    for name, value in settings.items():
         if name not in kinds:
             raise ValueError(f"{where}: there is no such key as {name!r:.80}; there are {', '.join((*kinds, *also))}")
         if not isinstance(value, kinds[name]):

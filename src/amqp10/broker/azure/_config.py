@@ -408,10 +408,10 @@ def seconds_in(text: object) -> float:
     Raises:
         ValueError: `text` is not a duration, or has no number in it.
     """
-    said = _DURATION.fullmatch(text) if isinstance(text, str) else None
-    if said is None or not any(said.groups()):
+    found = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    if found is None or not any(found.groups()):
         raise ValueError(f'must be a duration such as "PT1M" or "P14DT12H", not {text!r:.200}')
-    days, hours, minutes, seconds = (float(part or 0) for part in said.groups())
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return days * 86_400 + hours * 3600 + minutes * 60 + seconds
 
 
@@ -466,8 +466,8 @@ def _only(place: _Setting) -> _Setting:
 
 def _event_hub(place: _Setting) -> EventHubConfig:
     members = place.members({"Name": True, "PartitionCount": True, "ConsumerGroups": False})
-    said = members["ConsumerGroups"].items() if "ConsumerGroups" in members else []
-    groups = [each.members({"Name": True})["Name"].text() for each in said]
+    listed = members["ConsumerGroups"].items() if "ConsumerGroups" in members else []
+    groups = [each.members({"Name": True})["Name"].text() for each in listed]
     try:
         return EventHubConfig(members["Name"].text(), members["PartitionCount"].number(), groups)
     except ValueError as error:
@@ -477,26 +477,26 @@ def _event_hub(place: _Setting) -> EventHubConfig:
 
 def _queue(place: _Setting) -> QueueConfig:
     members = place.members({"Name": True, "Properties": False})
-    said = members["Properties"].members(_RECEIVED | _DUPLICATES) if "Properties" in members else {}
-    return QueueConfig(members["Name"].text(), **_received(said), **_duplicates(said))
+    properties = members["Properties"].members(_RECEIVED | _DUPLICATES) if "Properties" in members else {}
+    return QueueConfig(members["Name"].text(), **_received(properties), **_duplicates(properties))
 
 
 def _topic(place: _Setting) -> TopicConfig:
     members = place.members({"Name": True, "Properties": False, "Subscriptions": False})
-    said = members["Properties"].members(_DUPLICATES) if "Properties" in members else {}
-    settings = _duplicates(said)
-    if "DefaultMessageTimeToLive" in said:
-        settings["ttl"] = _ttl(said["DefaultMessageTimeToLive"])
+    properties = members["Properties"].members(_DUPLICATES) if "Properties" in members else {}
+    settings = _duplicates(properties)
+    if "DefaultMessageTimeToLive" in properties:
+        settings["ttl"] = _ttl(properties["DefaultMessageTimeToLive"])
     subscriptions = [_subscription(each) for each in _named(members.get("Subscriptions"), {})]
     return TopicConfig(members["Name"].text(), subscriptions, **settings)
 
 
 def _subscription(place: _Setting) -> SubscriptionConfig:
     members = place.members({"Name": True, "Properties": False, "Rules": False})
-    said = members["Properties"].members({**_RECEIVED, _FILTER_ERRORS: False}) if "Properties" in members else {}
-    settings = _received(said)
-    if _FILTER_ERRORS in said:
-        settings["dead_letter_filter_errors"] = said[_FILTER_ERRORS].flag()
+    properties = members["Properties"].members({**_RECEIVED, _FILTER_ERRORS: False}) if "Properties" in members else {}
+    settings = _received(properties)
+    if _FILTER_ERRORS in properties:
+        settings["dead_letter_filter_errors"] = properties[_FILTER_ERRORS].flag()
     if rules := [_rule(each) for each in _named(members.get("Rules"), {}, checks=False)]:
         settings["rules"] = rules
     return SubscriptionConfig(members["Name"].text(), **settings)
@@ -517,8 +517,8 @@ _CORRELATED: Final = {
 def _rule(place: _Setting) -> Rule:
     members = place.members({"Name": True, "Properties": True})
     kinds = {"FilterType": True, "SqlFilter": False, "CorrelationFilter": False, "Action": False}
-    said = members["Properties"].members(kinds)
-    kind = said["FilterType"]
+    of_rule = members["Properties"].members(kinds)
+    kind = of_rule["FilterType"]
     name = members["Name"].text()
     try:
         passes: RuleFilter
@@ -534,7 +534,7 @@ def _rule(place: _Setting) -> Rule:
             passes = CorrelationFilter(**texts, properties=properties)
         else:
             raise kind.wrong("must be Sql or Correlation", kind.value)
-        rule = Rule(name, passes, _expression(members["Properties"], "Action") if "Action" in said else "")
+        rule = Rule(name, passes, _expression(members["Properties"], "Action") if "Action" in of_rule else "")
         ActiveRule(rule)
         return rule
     except ValueError as error:
@@ -543,37 +543,37 @@ def _rule(place: _Setting) -> Rule:
 
 
 def _expression(place: _Setting, name: str) -> str:
-    said = place.required(name).members({"SqlExpression": True, "Parameters": False, "CompatibilityLevel": False})
-    return said["SqlExpression"].text()
+    members = place.required(name).members({"SqlExpression": True, "Parameters": False, "CompatibilityLevel": False})
+    return members["SqlExpression"].text()
 
 
-def _received(said: dict[str, _Setting]) -> dict[str, Any]:
+def _received(properties: dict[str, _Setting]) -> dict[str, Any]:
     """Read the settings that queues and subscriptions share."""
     settings: dict[str, Any] = {}
     for forward, name in (("ForwardTo", "forward_to"), ("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to")):
-        if forward in said and said[forward].text():
-            settings[name] = said[forward].text()
-    if "LockDuration" in said:
-        settings["lock_duration"] = said["LockDuration"].seconds()
+        if forward in properties and properties[forward].text():
+            settings[name] = properties[forward].text()
+    if "LockDuration" in properties:
+        settings["lock_duration"] = properties["LockDuration"].seconds()
         if settings["lock_duration"] > _MAX_LOCK:
-            raise said["LockDuration"].wrong("must be PT5M or less", said["LockDuration"].value)
-    if "MaxDeliveryCount" in said:
-        settings["max_delivery_count"] = said["MaxDeliveryCount"].count()
-    if "DefaultMessageTimeToLive" in said:
-        settings["ttl"] = _ttl(said["DefaultMessageTimeToLive"])
-    if "DeadLetteringOnMessageExpiration" in said:
-        settings["dead_letter_expired"] = said["DeadLetteringOnMessageExpiration"].flag()
-    if "RequiresSession" in said:
-        settings["requires_session"] = said["RequiresSession"].flag()
+            raise properties["LockDuration"].wrong("must be PT5M or less", properties["LockDuration"].value)
+    if "MaxDeliveryCount" in properties:
+        settings["max_delivery_count"] = properties["MaxDeliveryCount"].count()
+    if "DefaultMessageTimeToLive" in properties:
+        settings["ttl"] = _ttl(properties["DefaultMessageTimeToLive"])
+    if "DeadLetteringOnMessageExpiration" in properties:
+        settings["dead_letter_expired"] = properties["DeadLetteringOnMessageExpiration"].flag()
+    if "RequiresSession" in properties:
+        settings["requires_session"] = properties["RequiresSession"].flag()
     return settings
 
 
-def _duplicates(said: dict[str, _Setting]) -> dict[str, Any]:
+def _duplicates(properties: dict[str, _Setting]) -> dict[str, Any]:
     """Read the settings of duplicate detection, which queues and topics share."""
     window = _USUAL_WINDOW
-    if "DuplicateDetectionHistoryTimeWindow" in said:
-        window = said["DuplicateDetectionHistoryTimeWindow"].seconds()
-    detects = "RequiresDuplicateDetection" in said and said["RequiresDuplicateDetection"].flag()
+    if "DuplicateDetectionHistoryTimeWindow" in properties:
+        window = properties["DuplicateDetectionHistoryTimeWindow"].seconds()
+    detects = "RequiresDuplicateDetection" in properties and properties["RequiresDuplicateDetection"].flag()
     return {"duplicate_window": window} if detects else {}
 
 
@@ -603,9 +603,9 @@ def _check_idle(seconds: float | None) -> None:
 def _check_kind(argument: str, value: object, kind: type) -> None:
     if not isinstance(value, kind):
         found = type(value)
-        said = found.__name__ if found.__module__ == "builtins" else f"{found.__module__}.{found.__qualname__}"
+        shown = found.__name__ if found.__module__ == "builtins" else f"{found.__module__}.{found.__qualname__}"
         wanted = "a str" if kind is str else f"an amqp10.broker.azure.{kind.__name__}"
-        raise TypeError(f"{argument} must be {wanted}, not the {said} {without_secrets(value)}")
+        raise TypeError(f"{argument} must be {wanted}, not the {shown} {without_secrets(value)}")
 
 
 def _check_unlike(what: str, names: Iterable[str]) -> None:

@@ -138,22 +138,22 @@ class EntityMessage:
             token: the token of its lock.
         """
         header = [self.durable, UByte(self.priority), self.ttl if self.ttl is None else UInt(self.ttl), False]
-        said = self.annotations | {
+        annotations = self.annotations | {
             Symbol("x-opt-sequence-number"): self.sequence,
             ENQUEUED_SEQUENCE: self.origin_sequence,
             Symbol("x-opt-enqueued-time"): timestamp(self.enqueued),
             Symbol("x-opt-message-state"): Int(_STATES[self.state]),
         }
         if locked_until is not None:
-            said[Symbol("x-opt-locked-until")] = timestamp(locked_until)
+            annotations[Symbol("x-opt-locked-until")] = timestamp(locked_until)
         if self.dead_letter_source is not None:
-            said[Symbol("x-opt-deadletter-source")] = self.dead_letter_source
+            annotations[Symbol("x-opt-deadletter-source")] = self.dead_letter_source
         lock = b"" if token is None else _ONLY_A_TOKEN + token.bytes
         if self.delivery_annotations:
             first = self.delivery_annotations | ({} if token is None else {_LOCK_TOKEN: token})
             lock = encode(Described(_DELIVERY_ANNOTATIONS, first))
         header_section = encode(Described(_HEADER, [*header, UInt(self.attempts)]))
-        return b"".join((header_section, lock, encode(Described(_ANNOTATIONS, said)), self.bare))
+        return b"".join((header_section, lock, encode(Described(_ANNOTATIONS, annotations)), self.bare))
 
     def stored(self, lock: tuple[UUID, float] | None) -> bytes:
         """Return the message as a store keeps it.
@@ -175,10 +175,10 @@ class EntityMessage:
         # Before delivery annotations were kept, there was one value less.
         if not isinstance(found, list) or len(found) not in (len(_STORED) + 1, len(_STORED) + 2):
             raise ValueError("this is not a message of an entity")
-        said, (token, until) = dict(zip(_STORED, found[:-2], strict=False)), found[-2:]
-        made = {name: said.pop(name) for name in _STORED[:_MADE]}
+        fields, (token, until) = dict(zip(_STORED, found[:-2], strict=False)), found[-2:]
+        made = {name: fields.pop(name) for name in _STORED[:_MADE]}
         message = cls(**made)
-        for name, value in said.items():
+        for name, value in fields.items():
             setattr(message, name, value)
         if message.state not in _STATES or not isinstance(message.bare, bytes):
             raise ValueError(f"{message.state!r:.60} is not a state of a message")
@@ -232,8 +232,8 @@ class EntityMessage:
     def dead(self, reason: str | None, description: str | None) -> EntityMessage:
         """Return a copy for the dead letters; a reason or description of None is left out."""
         twin = replace(self.twin(), ttl=None, attempts=self.attempts)
-        said = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
-        twin.say({name: value for name, value in said.items() if value is not None})
+        properties = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
+        twin.say({name: value for name, value in properties.items() if value is not None})
         return twin
 
 

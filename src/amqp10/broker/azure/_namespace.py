@@ -66,7 +66,7 @@ class Declared:
     Attributes:
         created, updated: times in seconds since 1970.
         subscriptions: those of a topic, by names in lowercase.
-        said: settings that have no effect here, and are returned as they were given.
+        ignored_settings: settings that have no effect here, and are returned as they were given.
         given: its settings in the broker's configuration, as a store keeps them; None: it is not in the configuration.
         topic: the name of the topic of a subscription.
     """
@@ -76,7 +76,7 @@ class Declared:
     created: float
     updated: float
     subscriptions: dict[str, Declared] = field(default_factory=dict)
-    said: Mapping[str, str] = field(default_factory=dict)
+    ignored_settings: Mapping[str, str] = field(default_factory=dict)
     given: dict[str, Any] | None = None
     topic: str | None = None
 
@@ -131,28 +131,32 @@ class Namespace:
             node.restore_record(key, content)
         # A record of a hub that is no longer in the configuration stays in the store for its return.
 
-    def _restore_declared(self, said: dict[str, Any]) -> None:
+    def _restore_declared(self, record: dict[str, Any]) -> None:
         """Restore the settings of an entity, unless its configuration has changed since."""
-        config = restored_config(said["config"])
-        topic = self._declared.get(said["topic"].casefold()) if said["topic"] is not None else None
+        config = restored_config(record["config"])
+        topic = self._declared.get(record["topic"].casefold()) if record["topic"] is not None else None
         of_it = self._declared if topic is None else topic.subscriptions
         declared = of_it.get(config.name.casefold())
         if declared is None and isinstance(config, SubscriptionConfig):
             if topic is None:
-                raise LookupError(f"the topic {said['topic']!r:.200} of the subscription does not exist")
+                raise LookupError(f"the topic {record['topic']!r:.200} of the subscription does not exist")
             declared = self.subscribe(topic, config)
         elif declared is None:
             assert not isinstance(config, SubscriptionConfig)
             declared = self.declare(config)
-        elif declared.given is None or said["given"] is None or not same(declared.given, said["given"]):
+        elif declared.given is None or record["given"] is None or not same(declared.given, record["given"]):
             return
         else:
             self.change(declared, config)
-        declared.created, declared.updated, declared.said = said["created"], said["updated"], said["said"]
-        declared.entity.status = said["status"]
-        declared.given = said["given"]
+        declared.created, declared.updated, declared.ignored_settings = (
+            record["created"],
+            record["updated"],
+            record["said"],
+        )
+        declared.entity.status = record["status"]
+        declared.given = record["given"]
         if isinstance(config, SubscriptionConfig):
-            rules = [(restored_rule(each), float(created)) for each, created in said["rules"]]
+            rules = [(restored_rule(each), float(created)) for each, created in record["rules"]]
             self._subscriptions[declared.entity].restore(rules)
 
     def keep(self, store: Journal) -> None:
@@ -189,17 +193,17 @@ class Namespace:
     def _stored(self, declared: Declared) -> bytes:
         subscription = self._subscriptions.get(declared.entity)
         rules = subscription.rules if subscription is not None else []
-        said = {
+        record = {
             "topic": declared.topic,
             "config": stored_config(declared.config),
             "given": declared.given,
             "created": declared.created,
             "updated": declared.updated,
-            "said": dict(declared.said),
+            "said": dict(declared.ignored_settings),
             "status": declared.entity.status,
             "rules": [[stored_rule(each.rule), each.created] for each in rules],
         }
-        return encode(said)
+        return encode(record)
 
     # Time
 

@@ -25,19 +25,19 @@ _FILTERS: Final[dict[str, type[RuleFilter]]] = {
 
 def stored_config(config: QueueConfig | TopicConfig | SubscriptionConfig) -> dict[str, Any]:
     """Return the settings of a queue, a topic without its subscriptions, or a subscription with its rules."""
-    said = {each.name: getattr(config, each.name) for each in fields(config) if each.name != "subscriptions"}
+    values = {each.name: getattr(config, each.name) for each in fields(config) if each.name != "subscriptions"}
     if isinstance(config, SubscriptionConfig):
-        said["rules"] = [stored_rule(rule) for rule in config.rules]
-    return {**said, "kind": next(kind for kind, each in _CONFIGS.items() if type(config) is each)}
+        values["rules"] = [stored_rule(rule) for rule in config.rules]
+    return {**values, "kind": next(kind for kind, each in _CONFIGS.items() if type(config) is each)}
 
 
-def restored_config(said: Mapping[str, Any]) -> QueueConfig | TopicConfig | SubscriptionConfig:
+def restored_config(values: Mapping[str, Any]) -> QueueConfig | TopicConfig | SubscriptionConfig:
     """Return stored settings.
 
     Raises:
         KeyError, TypeError, ValueError: they are invalid.
     """
-    settings = dict(said)
+    settings = dict(values)
     kind = _CONFIGS[settings.pop("kind")]
     if kind is SubscriptionConfig:
         settings["rules"] = [restored_rule(each) for each in settings["rules"]]
@@ -48,15 +48,15 @@ def stored_rule(rule: Rule) -> dict[str, Any]:
     """Return a rule as a store keeps it."""
     kind = next(kind for kind, each in _FILTERS.items() if type(rule.filter) is each)
     values = {each.name: getattr(rule.filter, each.name) for each in fields(rule.filter)}
-    said = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    stored = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
     parameters = dict(rule.action_parameters)
-    return {"name": rule.name, "kind": kind, "filter": said, "action": rule.action, "parameters": parameters}
+    return {"name": rule.name, "kind": kind, "filter": stored, "action": rule.action, "parameters": parameters}
 
 
-def restored_rule(said: Mapping[str, Any]) -> Rule:
+def restored_rule(values: Mapping[str, Any]) -> Rule:
     """Return a stored rule; see `restored_config`."""
-    rule_filter = _FILTERS[said["kind"]](**said["filter"])
-    return Rule(said["name"], rule_filter, said["action"], action_parameters=said["parameters"])
+    rule_filter = _FILTERS[values["kind"]](**values["filter"])
+    return Rule(values["name"], rule_filter, values["action"], action_parameters=values["parameters"])
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

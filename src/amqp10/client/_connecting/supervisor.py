@@ -375,10 +375,10 @@ class TransportSupervisor:
         """Connect, and begin; False if that failed, and the owner was told if it is over with that."""
         try:
             if endpoint is None:
-                said = await self._asked(owner)
-                if said is None:
+                details = await self._asked(owner)
+                if details is None:
                     return False
-                endpoint, sasl, tls = self._details(said)
+                endpoint, sasl, tls = self._details(details)
                 self.login, self._named = (sasl, tls), [endpoint]
             sasl, tls = self.login
             self.endpoint = endpoint
@@ -435,11 +435,11 @@ class TransportSupervisor:
         assert self._ask is not None
         ask: Callable[[], Any] = self._ask
         try:
-            said = ask()
-            said = await said if inspect.isawaitable(said) else said
-            if said is None:
+            details = ask()
+            details = await details if inspect.isawaitable(details) else details
+            if details is None:
                 raise TypeError("no URL given: the callable that says where to connect returned None")
-            return said  # type: ignore[no-any-return]
+            return details  # type: ignore[no-any-return]
         except BaseException as caught:
             error = caught if isinstance(caught, Exception) else cancelled_elsewhere(caught)
             if error is None:
@@ -450,9 +450,9 @@ class TransportSupervisor:
                 owner.not_connected(error)
             return None
 
-    def _details(self, said: str | ConnectionDetails) -> tuple[Endpoint, SASLSettings, TLSSettings | None]:
+    def _details(self, given: str | ConnectionDetails) -> tuple[Endpoint, SASLSettings, TLSSettings | None]:
         """Return the endpoint, the login and the TLS settings that these details name."""
-        details = said if isinstance(said, ConnectionDetails) else ConnectionDetails(said)
+        details = given if isinstance(given, ConnectionDetails) else ConnectionDetails(given)
         (endpoint,) = endpoints(details.url)
         tls = details.tls if details.tls is not None else self._tls
         sasl = details.sasl if details.sasl is not None else self._sasl

@@ -498,8 +498,8 @@ class LinkEvent(ConnectionEvent):
 
     @property
     def _which(self) -> str:
-        said = LinkEvent.fields(self)
-        return f"{said['amqp_link_kind']} {said['amqp_address']!r:.200} (link {self.link.name!r:.100})"
+        fields = LinkEvent.fields(self)
+        return f"{fields['amqp_link_kind']} {fields['amqp_address']!r:.200} (link {self.link.name!r:.100})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,13 @@ class Management:
 
         Cancelling: as for `Requester.request`; the operation may have been carried out.
         """
-        said = {"operation": operation, "type": entity_type, **({} if name is None else {"name": name}), **properties}
-        response = await self.requester.request(Message(body, application_properties=said))
+        application_properties = {
+            "operation": operation,
+            "type": entity_type,
+            **({} if name is None else {"name": name}),
+            **properties,
+        }
+        response = await self.requester.request(Message(body, application_properties=application_properties))
         answer = response.application_properties or {}
         status = first(answer, STATUS)
         if not isinstance(status, int):

@@ -190,17 +190,17 @@ class CbsKeeper(TokenKeeper):
             ManagementError: the peer does not take it.
             AmqpError, anyio.ClosedResourceError: the peer has no such node, or the connection is lost.
         """
-        said: dict[str, Any] = {
+        properties: dict[str, Any] = {
             "operation": "put-token",
             "type": SAS_TYPE if token.value.startswith(SAS_PREFIX) else JWT_TYPE,
             "name": audience,
         }
         if token.expires_on is not None:
-            said["expiration"] = Timestamp(int(token.expires_on * 1000))
+            properties["expiration"] = Timestamp(int(token.expires_on * 1000))
         requester = await self._links()
         if not (self._connection.supervisor.secure or self._settings.allow_insecure):
             raise InsecureTransport("the connection was restored without TLS, so no token is sent on it")
-        response = await requester.request(Message(AmqpValue(token.value), application_properties=said))
+        response = await requester.request(Message(AmqpValue(token.value), application_properties=properties))
         answer = response.application_properties or {}
         status = first(answer, STATUS)
         if not isinstance(status, int):

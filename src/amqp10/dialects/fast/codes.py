@@ -57,6 +57,6 @@ def error_of(code: int, text: str) -> Error | None:
     return Error(Symbol(known), text or None, {Symbol("reply-code"): code})
 
 
-def code_said(error: Error) -> int:
+def reply_code_of(error: Error) -> int:
     """Return the reply code that came with `error`; 541 if the error has no reply code."""
     return int((error.info or {}).get(Symbol("reply-code"), INTERNAL))

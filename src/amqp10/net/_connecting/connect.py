@@ -68,10 +68,10 @@ async def connect(
             await anyio.aclose_forcefully(stream)
             raise
     except (*STREAM_ERRORS, UnicodeError) as error:  # UnicodeError: an invalid host name
-        said = describe(error)
+        reason = describe(error)
         if not endpoint.tls:  # TLS only by `tls`
-            said = said.replace(PLAIN_URL, "leave out tls=, or name the port that does")
-        raise ConnectionLost(f"cannot connect to {endpoint}: {said}") from error
+            reason = reason.replace(PLAIN_URL, "leave out tls=, or name the port that does")
+        raise ConnectionLost(f"cannot connect to {endpoint}: {reason}") from error
     # TLS with an unverified server does not protect against an attacker in between.
     checked = context is not None and context.verify_mode != ssl.CERT_NONE
     return stream, StreamFacts(secure=checked or local, tls=secure, end_point=end_point, peer=str(endpoint))

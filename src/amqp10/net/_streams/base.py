@@ -102,8 +102,8 @@ def describe(error: BaseException) -> str:
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup) or (isinstance(cause, OSError) and not getattr(error, "errno", None)):
         return describe(cause)
-    if isinstance(error, ssl.SSLError) and (said := _TLS_FAULTS.get(error.reason or "")):
-        return f"{said} ({error.reason})"
+    if isinstance(error, ssl.SSLError) and (fault := _TLS_FAULTS.get(error.reason or "")):
+        return f"{fault} ({error.reason})"
     if isinstance(error, ssl.SSLCertVerificationError):
         cure = ": trust its authority by TLS(ca=...)" if error.verify_code in _UNKNOWN_AUTHORITY else ""
         return f"the certificate is not valid: {error.verify_message}{cure}"

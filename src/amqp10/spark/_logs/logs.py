@@ -205,10 +205,10 @@ class RabbitStream(Log):
             return max((offset_of(delivery.payload, self.offset_key) for delivery in batch), default=-1)
 
     async def check(self, opened: Connection, place: Range) -> None:
-        said = await is_stream(opened, source(opened, self._options, place.partition))
-        if said is False:
+        found = await is_stream(opened, source(opened, self._options, place.partition))
+        if found is False:
             raise not_a_log(place.partition)
-        if said is None:
+        if found is None:
             await self._first(opened, place.partition, self.source(opened, place.partition, place.start))
 
     def _at(self, opened: Connection, partition: str, where: StreamOffset) -> Source:
@@ -236,9 +236,9 @@ class EventHub(Log):
 
     async def bounds(self, opened: Connection, partition: str) -> Bounds:
         with self._explained():
-            said = await self._management(opened).partition(partition)
-        end = said.last_sequence_number + 1
-        return Bounds(end if said.empty else said.first_sequence_number, end)
+            facts = await self._management(opened).partition(partition)
+        end = facts.last_sequence_number + 1
+        return Bounds(end if facts.empty else facts.first_sequence_number, end)
 
     async def first(self, opened: Connection, partition: str) -> int | None:
         bounds = await self.bounds(opened, partition)
@@ -263,15 +263,15 @@ class EventHub(Log):
         except (LinkDetached, ManagementError, TimeoutError) as error:
             match error:
                 case LinkDetached(condition="amqp:not-found"):
-                    said = f"there is no event hub {self.address!r} here, or no $management ({error})"
+                    reason = f"there is no event hub {self.address!r} here, or no $management ({error})"
                 case ManagementError(status=0):
-                    said = f"$management is something else here ({error})"
+                    reason = f"$management is something else here ({error})"
                 case TimeoutError():
                     seconds = self._options.receive_timeout
-                    said = f"$management gave no facts about {self.address!r} in {seconds:g} s"
+                    reason = f"$management gave no facts about {self.address!r} in {seconds:g} s"
                 case _:
                     raise
-            raise RemoteProtocolError(f"amqp: {said}: mode=eventhubs is for Azure Event Hubs") from error
+            raise RemoteProtocolError(f"amqp: {reason}: mode=eventhubs is for Azure Event Hubs") from error
 
     def source(self, opened: Connection, partition: str, start: int) -> Source:
         return self._at(partition, EventPosition.sequence_number(start, inclusive=True))

@@ -182,10 +182,10 @@ class Columns:
             if self._offset_key is not None:
                 if annotations is None or self._offset_key not in annotations:
                     raise DecodeError(f"it has no annotation {self._offset_key}")
-                said = annotations[self._offset_key]
-                if not isinstance(said, int):
+                found = annotations[self._offset_key]
+                if not isinstance(found, int):
                     raise DecodeError(f"its annotation {self._offset_key} is not a number")
-                offset = said
+                offset = found
                 if not low <= offset < high:
                     return offset
             if self._wants_header and HEADER in places:

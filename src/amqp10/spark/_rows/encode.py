@@ -67,8 +67,8 @@ class Rows:
                         setattr(message, name, value if convert is None else convert(value))
                 self._complete(message, "durable" in columns)
             except (ValueError, TypeError) as error:
-                said = dict(zip(names, values, strict=True)).get("message_id")
-                which = "" if said is None else f", message-id {said!r}"
+                message_id = dict(zip(names, values, strict=True)).get("message_id")
+                which = "" if message_id is None else f", message-id {message_id!r}"
                 raise ValueError(f"amqp: row {self.count} of the task{which}: {error}") from None
             self.count += 1
             yield message

@@ -36,15 +36,15 @@ class Octets(Contract):
 
     def _conversation(self, size: int | None = None) -> _Conversation:
         """Open a connection, begin a session and close, with octets in portions of `size`; return the conversation."""
-        said = _Conversation(*self._engines(), size)
-        said.carry()
-        assert said.client.opened, "the client's engine did not open"
-        assert said.server.opened, "the server's engine did not open"
-        said.client.begin()
-        said.carry()
-        said.client.close()
-        said.carry()
-        return said
+        conversation = _Conversation(*self._engines(), size)
+        conversation.carry()
+        assert conversation.client.opened, "the client's engine did not open"
+        assert conversation.server.opened, "the server's engine did not open"
+        conversation.client.begin()
+        conversation.carry()
+        conversation.client.close()
+        conversation.carry()
+        return conversation
 
     def test_portions(self) -> None:
         """Check that both engines emit the same events, whatever the size of the portions in which octets come."""
@@ -55,8 +55,8 @@ class Octets(Contract):
 
     def test_cut_off(self) -> None:
         """Check that a transport that ends at any octet ends the connection, once, as the last event."""
-        said = self._conversation()
-        for which, data in enumerate((said.back, said.there)):
+        conversation = self._conversation()
+        for which, data in enumerate((conversation.back, conversation.there)):
             for end in range(0, len(data), max(1, len(data) // 200)):
                 engine = self._engines()[which]
                 events = _feed(engine, data[:end], end or 1)
@@ -67,8 +67,8 @@ class Octets(Contract):
     def test_changed(self) -> None:
         """Check that with octets changed at random an engine never raises, and ends once, as its last event."""
         chance = random.Random(self.dialect)
-        said = self._conversation()
-        for which, data in enumerate((said.back, said.there)):
+        conversation = self._conversation()
+        for which, data in enumerate((conversation.back, conversation.there)):
             for _ in range(ATTEMPTS):
                 changed = bytearray(data)
                 for _ in range(chance.randrange(1, 5)):

@@ -162,11 +162,11 @@ class Parser:
 
     def _inversion(self) -> Node:
         at = self._token.at
-        inverted = said = False
+        inverted = found = False
         while self.accept("NOT"):
-            inverted, said = not inverted, True
+            inverted, found = not inverted, True
         node = self._predicate()
-        if not said:
+        if not found:
             return node
         condition = self._as_condition(node)
         return Node("condition", negation(condition) if inverted else condition, at)
@@ -283,11 +283,11 @@ class Parser:
 
     def _signed(self) -> Node:
         at = self._token.at
-        negative = said = False
+        negative = signed = False
         while self._token.kind in ("+", "-"):
-            negative, said = negative != (self._take().kind == "-"), True
+            negative, signed = negative != (self._take().kind == "-"), True
         node = self._primary()
-        if not said:
+        if not signed:
             return node
         number = self._number(node)
         return Node("number", minus(number) if negative else number, at)

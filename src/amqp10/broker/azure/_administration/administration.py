@@ -169,40 +169,44 @@ class Administration:
         kind = description.tag.rpartition("}")[2].removesuffix("Description")
         if kind not in (("Subscription",) if subscription is not None else ("Queue", "Topic")):
             raise ValueError(f"there is no {kind!r:.100} at this path")
-        said = atom.Said(description, f"{kind}Description")
-        self._check_forwards(request, asked, said)
-        status, kept = atom.status_of(said), atom.kept(said)
+        described = atom.Description(description, f"{kind}Description")
+        self._check_forwards(request, asked, described)
+        status, kept = atom.status_of(described), atom.kept(described)
         if changes:
             declared = self._namespace.find_declared(name, subscription)
             if type(declared.config).__name__ != f"{kind}Config":
                 raise _Wrong(404, f"there is no {kind.lower()} {name!r:.300}")
             before: Any = declared.config
-            config = atom.config_of(before, said, asked.host)
+            config = atom.config_of(before, described, asked.host)
             self._check_targets(config)
             self._namespace.change(declared, config)
-            kept = {**declared.said, **kept}
+            kept = {**declared.ignored_settings, **kept}
         else:
-            declared = self._declare(asked, said, kind, name, subscription)
-        declared.said = kept
+            declared = self._declare(asked, described, kind, name, subscription)
+        declared.ignored_settings = kept
         self._namespace.set_status(declared.entity, status)
         return 200 if changes else 201, self._entry(asked, declared)
 
-    def _declare(self, asked: _Asked, said: atom.Said, kind: str, name: str, subscription: str | None) -> Declared:
+    def _declare(
+        self, asked: _Asked, described: atom.Description, kind: str, name: str, subscription: str | None
+    ) -> Declared:
         if subscription is not None:
-            of_it = atom.config_of(SubscriptionConfig(subscription, rules=_first_rules(said)), said, asked.host)
+            of_it = atom.config_of(
+                SubscriptionConfig(subscription, rules=_first_rules(described)), described, asked.host
+            )
             self._check_targets(of_it)
             return self._namespace.subscribe(self._namespace.find_declared(name), of_it)
         if kind == "Topic":
-            return self._namespace.declare(atom.config_of(TopicConfig(name), said, asked.host))
-        queue = atom.config_of(QueueConfig(name), said, asked.host)
+            return self._namespace.declare(atom.config_of(TopicConfig(name), described, asked.host))
+        queue = atom.config_of(QueueConfig(name), described, asked.host)
         self._check_targets(queue)
         return self._namespace.declare(queue)
 
-    def _check_forwards(self, request: HTTPRequest, asked: _Asked, said: atom.Said) -> None:
+    def _check_forwards(self, request: HTTPRequest, asked: _Asked, described: atom.Description) -> None:
         """Check that a request has the right to the entities that messages are to be forwarded to."""
         for setting, header in _FORWARDS.items():
-            if setting in said:
-                target = urlsplit(said.text(setting)).path.strip("/")
+            if setting in described:
+                target = urlsplit(described.text(setting)).path.strip("/")
                 token = request.headers.get(header) or request.headers.get("authorization")
                 self._authorize(token, asked.host, target)
 
@@ -230,8 +234,8 @@ class Administration:
         return status, self._rule_entry(asked, subscription, subscription.find(name))
 
 
-def _first_rules(said: atom.Said) -> list[Rule]:
-    first = said.elements.get("DefaultRuleDescription")
+def _first_rules(described: atom.Description) -> list[Rule]:
+    first = described.elements.get("DefaultRuleDescription")
     if first is None:
         return [Rule()]
     name = next((each.text for each in first if each.tag.endswith("}Name")), None)

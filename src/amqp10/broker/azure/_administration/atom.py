@@ -93,7 +93,7 @@ def description_in(entry: Element) -> Element:
     return content[0]
 
 
-class Said:
+class Description:
     """The settings in a description, by the names of their elements.
 
     Args:
@@ -179,16 +179,16 @@ _TICKS: Final = 10_000_000
 _FILTERS_FIRST: Final = "FilteringMessagesBeforePublishing"
 
 
-def kept(said: Said) -> dict[str, str]:
+def kept(described: Description) -> dict[str, str]:
     """Return the given settings that have no effect here.
 
     Raises:
         ValueError: there are too many authorization rules.
     """
-    found = {name: said.text(name) for name in _KEPT if name in said}
-    if _WINDOW in said and not said.flag("RequiresDuplicateDetection"):
-        found[_WINDOW] = said.text(_WINDOW)
-    rules = said.elements.get(_KEYS)
+    found = {name: described.text(name) for name in _KEPT if name in described}
+    if _WINDOW in described and not described.flag("RequiresDuplicateDetection"):
+        found[_WINDOW] = described.text(_WINDOW)
+    rules = described.elements.get(_KEYS)
     if rules is not None and len(rules):
         if len(rules) > _MAX_KEYS:
             raise ValueError(f"{_KEYS} must be at most {_MAX_KEYS}, not {len(rules)}")
@@ -196,20 +196,20 @@ def kept(said: Said) -> dict[str, str]:
     return found
 
 
-def status_of(said: Said) -> Status:
+def status_of(described: Description) -> Status:
     """Return the status of an entity.
 
     Raises:
         ValueError: it is not a status.
     """
-    status: Any = said.text("Status") or "Active"
+    status: Any = described.text("Status") or "Active"
     if status not in _STATUSES:
         raise ValueError(f"Status must be one of {', '.join(_STATUSES)}, not {status!r:.200}")
     found: Status = status
     return found
 
 
-def config_of(config: Config, said: Said, host: str) -> Config:
+def config_of(config: Config, described: Description, host: str) -> Config:
     """Return a configuration with the settings of a description in place of its own.
 
     Args:
@@ -219,41 +219,43 @@ def config_of(config: Config, said: Said, host: str) -> Config:
         ValueError: a setting is invalid.
     """
     changes: dict[str, Any] = {}
-    if "DefaultMessageTimeToLive" in said:
-        changes["ttl"] = said.seconds("DefaultMessageTimeToLive")
-    if "AutoDeleteOnIdle" in said:
-        changes["auto_delete_on_idle"] = said.seconds("AutoDeleteOnIdle")
-    if isinstance(config, TopicConfig) and _FILTERS_FIRST in said:
-        changes["filtering_messages_before_publishing"] = said.flag(_FILTERS_FIRST)
+    if "DefaultMessageTimeToLive" in described:
+        changes["ttl"] = described.seconds("DefaultMessageTimeToLive")
+    if "AutoDeleteOnIdle" in described:
+        changes["auto_delete_on_idle"] = described.seconds("AutoDeleteOnIdle")
+    if isinstance(config, TopicConfig) and _FILTERS_FIRST in described:
+        changes["filtering_messages_before_publishing"] = described.flag(_FILTERS_FIRST)
     if not isinstance(config, TopicConfig):
-        if "LockDuration" in said:
-            changes["lock_duration"] = said.seconds("LockDuration") or math.inf
+        if "LockDuration" in described:
+            changes["lock_duration"] = described.seconds("LockDuration") or math.inf
             if changes["lock_duration"] > _MAX_LOCK:
-                raise ValueError(f"LockDuration must be PT5M or less, not {said.text('LockDuration')}")
-        if "MaxDeliveryCount" in said:
-            changes["max_delivery_count"] = said.number("MaxDeliveryCount")
-        if "DeadLetteringOnMessageExpiration" in said:
-            changes["dead_letter_expired"] = said.flag("DeadLetteringOnMessageExpiration")
-        if "RequiresSession" in said:
-            changes["requires_session"] = said.flag("RequiresSession")
-        changes["forward_to"] = _entity_in(said.text("ForwardTo"), host)
-        changes["forward_dead_letters_to"] = _entity_in(said.text("ForwardDeadLetteredMessagesTo"), host)
+                raise ValueError(f"LockDuration must be PT5M or less, not {described.text('LockDuration')}")
+        if "MaxDeliveryCount" in described:
+            changes["max_delivery_count"] = described.number("MaxDeliveryCount")
+        if "DeadLetteringOnMessageExpiration" in described:
+            changes["dead_letter_expired"] = described.flag("DeadLetteringOnMessageExpiration")
+        if "RequiresSession" in described:
+            changes["requires_session"] = described.flag("RequiresSession")
+        changes["forward_to"] = _entity_in(described.text("ForwardTo"), host)
+        changes["forward_dead_letters_to"] = _entity_in(described.text("ForwardDeadLetteredMessagesTo"), host)
     if isinstance(config, SubscriptionConfig):
-        if "DeadLetteringOnFilterEvaluationExceptions" in said:
-            changes["dead_letter_filter_errors"] = said.flag("DeadLetteringOnFilterEvaluationExceptions")
+        if "DeadLetteringOnFilterEvaluationExceptions" in described:
+            changes["dead_letter_filter_errors"] = described.flag("DeadLetteringOnFilterEvaluationExceptions")
     else:
         window = config.duplicate_window
         detects = (
-            said.flag("RequiresDuplicateDetection") if "RequiresDuplicateDetection" in said else window is not None
+            described.flag("RequiresDuplicateDetection")
+            if "RequiresDuplicateDetection" in described
+            else window is not None
         )
-        if _WINDOW in said:
-            window = said.seconds(_WINDOW) or _LAST
+        if _WINDOW in described:
+            window = described.seconds(_WINDOW) or _LAST
             if window > _MAX_DUPLICATE_WINDOW:
-                text = said.text(_WINDOW)
+                text = described.text(_WINDOW)
                 raise ValueError(f"DuplicateDetectionHistoryTimeWindow must be P7D or less, not {text}")
         changes["duplicate_window"] = (window or 600.0) if detects else None
-        if "MaxSizeInMegabytes" in said and said.number("MaxSizeInMegabytes") != _megabytes(config.max_size):
-            changes["max_size"] = said.number("MaxSizeInMegabytes") * _MEGABYTE
+        if "MaxSizeInMegabytes" in described and described.number("MaxSizeInMegabytes") != _megabytes(config.max_size):
+            changes["max_size"] = described.number("MaxSizeInMegabytes") * _MEGABYTE
     return replace(config, **changes)
 
 
@@ -275,8 +277,8 @@ def read_description(name: str, description: Element) -> Rule:
     Raises:
         ValueError: the description is invalid.
     """
-    said = Said(description, "RuleDescription")
-    passes, action = said.elements.get("Filter"), said.elements.get("Action")
+    described = Description(description, "RuleDescription")
+    passes, action = described.elements.get("Filter"), described.elements.get("Action")
     expression, parameters = "", {}
     if action is not None and _kind(action) == "SqlRuleAction":
         expression, parameters = _expression(action), _pairs(action, "Parameters", "a parameter of an action")
@@ -415,7 +417,7 @@ def error(status: int, text: str) -> Element:
 
 def namespace_info(name: str, created: float) -> Element:
     """Describe the namespace."""
-    said = {
+    elements = {
         "Alias": "",
         "CreatedTime": _moment(created),
         "MessagingSKU": "Standard",
@@ -423,7 +425,7 @@ def namespace_info(name: str, created: float) -> Element:
         "Name": name,
         "NamespaceType": "Messaging",
     }
-    return _described("NamespaceInfo", said.items())
+    return _described("NamespaceInfo", elements.items())
 
 
 def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, older: bool = False) -> Element:
@@ -434,12 +436,12 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, old
         older: whether to leave out what the version of 2017 does not have.
     """
     config, entity = declared.config, declared.entity
-    said: list[tuple[str, str | Element]] = [
+    elements: list[tuple[str, str | Element]] = [
         ("DefaultMessageTimeToLive", _duration(config.ttl)),
         ("AutoDeleteOnIdle", _duration(config.auto_delete_on_idle)),
     ]
     if not isinstance(config, TopicConfig):
-        said += [
+        elements += [
             ("LockDuration", _duration(config.lock_duration)),
             ("RequiresSession", _flag(config.requires_session)),
             ("DeadLetteringOnMessageExpiration", _flag(config.dead_letter_expired)),
@@ -450,11 +452,11 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, old
             ("ForwardDeadLetteredMessagesTo", config.forward_dead_letters_to),
         ):
             if target is not None:
-                said.append((name, f"sb://{host}/{target}"))
+                elements.append((name, f"sb://{host}/{target}"))
     if isinstance(config, SubscriptionConfig):
-        said.append(("DeadLetteringOnFilterEvaluationExceptions", _flag(config.dead_letter_filter_errors)))
+        elements.append(("DeadLetteringOnFilterEvaluationExceptions", _flag(config.dead_letter_filter_errors)))
     else:
-        said += [
+        elements += [
             ("MaxSizeInMegabytes", str(_megabytes(config.max_size))),
             ("RequiresDuplicateDetection", _flag(config.duplicate_window is not None)),
             ("SizeInBytes", str(entity.bytes)),
@@ -462,7 +464,7 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, old
         ]
     if isinstance(config, TopicConfig):
         correlated = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
-        said += [
+        elements += [
             (_FILTERS_FIRST, _flag(config.filtering_messages_before_publishing)),
             ("EnableSubscriptionPartitioning", "false"),
             ("SubscriptionCount", str(len(declared.subscriptions))),
@@ -484,12 +486,12 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, old
     if not isinstance(config, SubscriptionConfig):
         usual |= {"EnablePartitioning": "false", "EnableExpress": "false"}
         usual[_WINDOW] = _duration(config.duplicate_window or 600.0)
-    rest: dict[str, str | Element] = {**usual, **declared.said}
-    if _KEYS in declared.said:
-        rest[_KEYS] = read_xml(declared.said[_KEYS].encode())
+    rest: dict[str, str | Element] = {**usual, **declared.ignored_settings}
+    if _KEYS in declared.ignored_settings:
+        rest[_KEYS] = read_xml(declared.ignored_settings[_KEYS].encode())
     if older:
         rest.pop(_NEWER, None)
-    said += [
+    elements += [
         ("MessageCount", str(entity.depth + dead + transferred)),
         ("CountDetails", counts),
         ("Status", entity.status),
@@ -500,7 +502,7 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, old
         *rest.items(),
     ]
     kind = type(config).__name__.removesuffix("Config")
-    return _described(f"{kind}Description", said)
+    return _described(f"{kind}Description", elements)
 
 
 def describe_rule(rule: Rule, created: float) -> Element:
@@ -557,9 +559,9 @@ def _typed(value: Any) -> tuple[str, str]:
     return "string", str(value)
 
 
-def _described(name: str, said: Iterable[tuple[str, str | Element]]) -> Element:
+def _described(name: str, elements: Iterable[tuple[str, str | Element]]) -> Element:
     element = Element(_BUS + name)
-    for each, value in said:
+    for each, value in elements:
         if isinstance(value, Element):
             element.append(value)
         else:

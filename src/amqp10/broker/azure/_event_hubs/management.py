@@ -40,26 +40,26 @@ class HubManagement:
     def carry_out(self, request: Message, txn_id: bytes | None) -> Message:
         """Carry out a request, and return the answer."""
         body: dict[str, Any] = {}
-        said: dict[str, Any] = {"status-code": Int(200), "status-description": "OK"}
+        properties: dict[str, Any] = {"status-code": Int(200), "status-description": "OK"}
         try:
             if txn_id is not None:
                 raise Refused("amqp:not-implemented", "Event Hubs has no transactions")
             body = self._do(request.application_properties)
         except Refused as refusal:
             condition = str(refusal.error.condition)
-            said = {
+            properties = {
                 "status-code": Int(_STATUS.get(condition, 400)),
                 "status-description": refusal.error.description or "",
                 "error-condition": Symbol(condition),
             }
         correlation = request.message_id if request.message_id is not None else request.correlation_id
-        return Message(AmqpValue(body), correlation_id=correlation, application_properties=said)
+        return Message(AmqpValue(body), correlation_id=correlation, application_properties=properties)
 
     def _do(self, asked: dict[str, Any]) -> dict[str, Any]:
         operation, kind, name = asked.get("operation"), asked.get("type"), asked.get("name")
         if operation != "READ" or kind not in (_HUB, _PARTITION):
-            said = f"{operation!r:.60} of {kind!r:.60}"
-            raise Refused("amqp:not-implemented", f"{said}: only READ of {_HUB} or {_PARTITION} is supported here")
+            shown = f"{operation!r:.60} of {kind!r:.60}"
+            raise Refused("amqp:not-implemented", f"{shown}: only READ of {_HUB} or {_PARTITION} is supported here")
         if not isinstance(name, str):
             raise Refused(ARGUMENT_ERROR, f"'name' must be the name of an event hub, not {name!r:.60}")
         hub = self._find(name)
@@ -87,17 +87,17 @@ class HubManagement:
             self._peer.rights.check("write", hub.name)
 
 
-def partition_in(hub: Hub, said: object) -> Partition:
+def partition_in(hub: Hub, name: object) -> Partition:
     """Return the partition of a hub with an id.
 
     Raises:
         Refused: no partition has that id.
     """
     for partition in hub.partitions:
-        if partition.id == said:
+        if partition.id == name:
             return partition
     last = hub.partitions[-1].id
-    raise Refused(ARGUMENT_OUT_OF_RANGE, f"{hub.name!r} has no partition {said!r:.60}: its partitions are 0 to {last}")
+    raise Refused(ARGUMENT_OUT_OF_RANGE, f"{hub.name!r} has no partition {name!r:.60}: its partitions are 0 to {last}")
 
 
 def _hub(hub: Hub) -> dict[str, Any]:

@@ -44,22 +44,22 @@ def position_in(source: Source) -> tuple[Position, dict[Any, Any] | None]:
         Refused: the filter is not that of a position.
     """
     for name, each in (source.filter or {}).items():
-        said = each.value if isinstance(each, Described) else each
+        value = each.value if isinstance(each, Described) else each
         if name == SELECTOR or (isinstance(each, Described) and each.descriptor in _DESCRIPTORS):
-            return _read(said), {name: each}
+            return _read(value), {name: each}
     return Position(), None
 
 
-def _read(said: object) -> Position:
-    words = _WORDS.fullmatch(said) if isinstance(said, str) else None
+def _read(selector: object) -> Position:
+    words = _WORDS.fullmatch(selector) if isinstance(selector, str) else None
     if words is None:
-        raise _wrong(said)
+        raise _wrong(selector)
     field, inclusive = words[1].casefold(), words[2] == ">="
     value = words[3] if words[3] is not None else words[4]
     if field == "offset" and value == "@latest":
         return Position("last")
     if not _NUMBER.fullmatch(value) or int(value) < -1:
-        raise _wrong(said)
+        raise _wrong(selector)
     number = int(value)
     if field == "offset":
         return Position() if number == -1 else Position("offset", number, inclusive)
@@ -68,8 +68,8 @@ def _read(said: object) -> Position:
     return Position("time", number, inclusive)
 
 
-def _wrong(said: object) -> Refused:
+def _wrong(value: object) -> Refused:
     rule = (
         "is \"amqp.annotation.x-opt-offset > '...'\", or of x-opt-sequence-number or x-opt-enqueued-time, with > or >="
     )
-    return Refused("com.microsoft:argument-error", f"the filter {SELECTOR} {rule}, not {said!r:.200}")
+    return Refused("com.microsoft:argument-error", f"the filter {SELECTOR} {rule}, not {value!r:.200}")

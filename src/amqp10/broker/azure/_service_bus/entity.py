@@ -283,9 +283,9 @@ class Entity(AzureNode):
             NotTaken: it has no session although it must, or an id is too long, or nobody would get it.
         """
         ids = {"group-id (session id)": message.session_id, "message-id": message.message_id}
-        for what, said in ids.items():
-            if isinstance(said, str) and len(said) > MAX_ID_LENGTH:
-                reason = f"a {what} must have at most {MAX_ID_LENGTH} characters, not {len(said)}: {said!r:.60}..."
+        for what, given in ids.items():
+            if isinstance(given, str) and len(given) > MAX_ID_LENGTH:
+                reason = f"a {what} must have at most {MAX_ID_LENGTH} characters, not {len(given)}: {given!r:.60}..."
                 raise NotTaken(reason, ARGUMENT_ERROR)
         if self.terms.requires_session and message.session_id is None:
             raise NotTaken(

@@ -112,11 +112,11 @@ class Management:
             status, description = _STATUS.get(condition, 400), refusal.error.description or ""
         else:
             status, description = (204, "No Content") if body is None else (200, "OK")
-        said: dict[str, Any] = {"statusCode": Int(status), "statusDescription": description}
+        properties: dict[str, Any] = {"statusCode": Int(status), "statusDescription": description}
         if condition is not None:
-            said["errorCondition"] = condition
+            properties["errorCondition"] = condition
         correlation = request.message_id if request.message_id is not None else request.correlation_id
-        return Message(AmqpValue(dict(body or {})), correlation_id=correlation, application_properties=said)
+        return Message(AmqpValue(dict(body or {})), correlation_id=correlation, application_properties=properties)
 
     def _do(self, request: Message, txn_id: bytes | None) -> Answer:
         operation, asked = request.application_properties.get("operation"), request.body
@@ -253,10 +253,10 @@ def _outcome(asked: dict[Any, Any]) -> Outcome:
     """Return the outcome that a request names in its own words."""
     status, changes = asked.get("disposition-status"), asked.get("properties-to-modify")
     properties = dict(changes) if isinstance(changes, dict) else {}
-    said = {REASON: asked.get("deadletter-reason"), DESCRIPTION: asked.get("deadletter-description")}
-    check_reason("deadletter-reason", said[REASON])
-    check_reason("deadletter-description", said[DESCRIPTION])
-    death = {name: text for name, text in said.items() if text is not None}
+    reasons = {REASON: asked.get("deadletter-reason"), DESCRIPTION: asked.get("deadletter-description")}
+    check_reason("deadletter-reason", reasons[REASON])
+    check_reason("deadletter-description", reasons[DESCRIPTION])
+    death = {name: text for name, text in reasons.items() if text is not None}
     outcomes: dict[object, Outcome] = {
         "completed": ACCEPTED,
         "abandoned": Modified(delivery_failed=True, message_annotations=properties),
@@ -296,11 +296,11 @@ def _list_sessions(node: Management, asked: dict[Any, Any]) -> Answer:
 
 
 def _add_rule(node: Management, asked: dict[Any, Any]) -> Answer:
-    said = asked.get("rule-description")
-    if not isinstance(said, dict):
-        raise Refused(ARGUMENT_ERROR, f"'rule-description' must be a map, not {type(said).__name__}")
+    description = asked.get("rule-description")
+    if not isinstance(description, dict):
+        raise Refused(ARGUMENT_ERROR, f"'rule-description' must be a map, not {type(description).__name__}")
     try:
-        _rules_of(node).add(read_rule(_text(asked, "rule-name"), said))
+        _rules_of(node).add(read_rule(_text(asked, "rule-name"), description))
     except ValueError as error:
         raise Refused(ARGUMENT_ERROR, str(error)) from None
     return {}

@@ -162,8 +162,8 @@ class SessionLink(EntityReceiver, SessionReceiver):
         assert isinstance(remote.source, Source)
         asked = (remote.source.filter or {}).get(SESSION_FILTER)
         # SDKs expect the type that they wrote.
-        said = Described(asked.descriptor, session_id) if isinstance(asked, Described) else session_id
-        self._attach({SESSION_FILTER: said}, {_LOCKED_UNTIL: ticks})
+        answer = Described(asked.descriptor, session_id) if isinstance(asked, Described) else session_id
+        self._attach({SESSION_FILTER: answer}, {_LOCKED_UNTIL: ticks})
         self._peer.wake()
 
     def refused(self, error: Error) -> None:

@@ -87,8 +87,11 @@ def _correlates(rule_filter: CorrelationFilter, candidate: Candidate) -> bool:
         wanted = getattr(rule_filter, name)
         if wanted is not None and _text(getattr(message, _FIELDS.get(name, name))) != wanted:
             return False
-    said = message.application_properties
-    return all(name in said and same(plain(said[name]), plain(value)) for name, value in rule_filter.properties.items())
+    properties = message.application_properties
+    return all(
+        name in properties and same(plain(properties[name]), plain(value))
+        for name, value in rule_filter.properties.items()
+    )
 
 
 def _text(value: Any) -> Any:
@@ -122,19 +125,19 @@ def copies(message: EntityMessage, rules: Iterable[ActiveRule]) -> list[EntityMe
     return [message.twin(), *found] if plainly else found
 
 
-def read_rule(name: str, said: Mapping[Any, Any]) -> Rule:
+def read_rule(name: str, description: Mapping[Any, Any]) -> Rule:
     """Return the rule that a client adds.
 
     Raises:
         ValueError: the rule is invalid.
     """
-    action = said.get("sql-rule-action")
+    action = description.get("sql-rule-action")
     text = action.get("expression") if isinstance(action, dict) else None
-    return Rule(name, _read_filter(said), str(text or ""))
+    return Rule(name, _read_filter(description), str(text or ""))
 
 
-def _read_filter(said: Mapping[Any, Any]) -> RuleFilter:
-    sql, correlation = said.get("sql-filter"), said.get("correlation-filter")
+def _read_filter(description: Mapping[Any, Any]) -> RuleFilter:
+    sql, correlation = description.get("sql-filter"), description.get("correlation-filter")
     if isinstance(sql, dict) and isinstance(sql.get("expression"), str):
         return SqlFilter(sql["expression"])
     if isinstance(correlation, dict):
@@ -144,8 +147,8 @@ def _read_filter(said: Mapping[Any, Any]) -> RuleFilter:
             if not isinstance(value, str | None):
                 raise ValueError(f"{field_name} of a correlation filter must be a string, not {value!r:.60}")
         return CorrelationFilter(**fields, properties=properties if isinstance(properties, dict) else {})
-    if "true-filter" in said:
+    if "true-filter" in description:
         return TrueFilter()
-    if "false-filter" in said:
+    if "false-filter" in description:
         return FalseFilter()
     raise ValueError("a rule must have a sql-filter, a correlation-filter, a true-filter or a false-filter")

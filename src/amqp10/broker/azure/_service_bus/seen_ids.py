@@ -29,8 +29,8 @@ class SeenIds:
         Raises:
             Exception: the record is invalid.
         """
-        said, until = decode(content)
-        self._until[_id_in(said)] = float(until)
+        encoded, until = decode(content)
+        self._until[_id_in(encoded)] = float(until)
 
     def keep(self, records: Records) -> None:
         """Record from now on which ids are remembered and forgotten."""
@@ -52,7 +52,7 @@ class SeenIds:
             return True
         remaining[identity] = until = now + window
         if self._records is not None:
-            self._records.put(_key_of(identity), lambda: encode([_said(identity), until]))
+            self._records.put(_key_of(identity), lambda: encode([_encodable(identity), until]))
         if len(remaining) > MAX_IDS:
             self._forget_oldest()
         return False
@@ -64,15 +64,15 @@ class SeenIds:
             self._records.remove(_key_of(identity))
 
 
-def _said(identity: object) -> list[Any]:
+def _encodable(identity: object) -> list[Any]:
     """Return an id as its record has it; of a long one the type and the hash."""
     return [identity[0].__name__, identity[1]] if isinstance(identity, tuple) else ["", identity]
 
 
-def _id_in(said: list[Any]) -> object:
-    kind, value = said
+def _id_in(encoded: list[Any]) -> object:
+    kind, value = encoded
     return ({"str": str, "bytes": bytes}[kind], value) if kind else value
 
 
 def _key_of(identity: object) -> str:
-    return SEEN + encode(_said(identity)).hex()
+    return SEEN + encode(_encodable(identity)).hex()

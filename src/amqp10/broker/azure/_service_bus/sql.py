@@ -66,14 +66,14 @@ def _property(name: Value) -> Value:
     """Return a function that gives the property with a computed name; unknown if the name is invalid."""
 
     def evaluate(candidate: Candidate) -> Any:
-        said = name(candidate)
-        if not isinstance(said, str) or not said:
+        found = name(candidate)
+        if not isinstance(found, str) or not found:
             return None
-        scope = _SCOPE.match(said)
-        if scope is None or scope.end() == len(said):
-            return application_property(said)(candidate)
+        scope = _SCOPE.match(found)
+        if scope is None or scope.end() == len(found):
+            return application_property(found)(candidate)
         try:
-            return _find(said)(candidate)
+            return _find(found)(candidate)
         except ValueError:
             return None
 

@@ -256,11 +256,11 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def _too_large(self, head: MessageHead) -> bool:
         """Return whether a message is larger than the link allows; if so, end the link, as in AMQP 1.0."""
-        said = self.terms.max_message_size if self.terms is not None else None
-        limit = largest_in_part(said)
-        if head.body_size <= limit or (self.streaming and not said):
+        declared = self.terms.max_message_size if self.terms is not None else None
+        limit = largest_in_part(declared)
+        if head.body_size <= limit or (self.streaming and not declared):
             return False
-        reason = f"a message of {head.body_size} octets; {limit} are taken{advice(said)}"
+        reason = f"a message of {head.body_size} octets; {limit} are taken{advice(declared)}"
         self._refuse(Error(Symbol("amqp:link:message-size-exceeded"), reason))
         return True
 

@@ -14,7 +14,7 @@ from ....engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDel
 from ....errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
 from ....messaging import ACCEPTED, Error, Rejected, Returned, Target, TransactionalState, read_properties
 from ..._kit.links import PlainSender
-from ..codes import BAD_CONTENTS, UNROUTABLE, code_said
+from ..codes import BAD_CONTENTS, UNROUTABLE, reply_code_of
 from ..link import LinkEndpoint, link_cause
 from ..message.destinations import opening, termini_of
 from ..message.stream_fragmenter import StreamFragmenter
@@ -375,7 +375,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
 
     def _on_resumed(self, delivery: OutgoingDelivery, covered: int, error: Error | None) -> None:
         """Take the outcome of a resumed message; send it again, whole, if the server's part was of another message."""
-        if error is None or code_said(error) != BAD_CONTENTS or delivery.local_settled:
+        if error is None or reply_code_of(error) != BAD_CONTENTS or delivery.local_settled:
             self._on_outcome(delivery, covered, error)
             return
         self.share.acknowledge(covered)
@@ -428,4 +428,4 @@ def outcome_of(error: Error | None) -> DeliveryState:
     """Return the outcome that a reply reports; `error` is None for success."""
     if error is None:
         return ACCEPTED
-    return Returned(error) if code_said(error) == UNROUTABLE else Rejected(error)
+    return Returned(error) if reply_code_of(error) == UNROUTABLE else Rejected(error)

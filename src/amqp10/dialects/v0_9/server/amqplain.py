@@ -22,5 +22,5 @@ def plain_of(response: bytes) -> bytes:
         DecodeError: it is no field table.
     """
     table, _ = TABLES.read(len(response).to_bytes(4, "big") + response, 0)
-    said = (table.get("LOGIN"), table.get("PASSWORD"))
-    return b"\0" + b"\0".join(octets_of(each) if isinstance(each, str) else b"" for each in said)
+    credentials = (table.get("LOGIN"), table.get("PASSWORD"))
+    return b"\0" + b"\0".join(octets_of(each) if isinstance(each, str) else b"" for each in credentials)
