@@ -3,7 +3,7 @@
     python benchmarks/large_message.py [--size MiB] [--backend trio|asyncio]
 
     send      `sender.stream` with chunks of 64 KiB
-    receive   `receiver(stream=True)`, every piece of `delivery.body()` looked at
+    receive   `receiver(stream=True)`, every piece of `delivery.iter_body()` looked at
     pass on   both at once: each piece that was received is sent
 
 The other end is `counterpart.py`, in a process of its own, which never holds more than a frame of the message. Memory
@@ -54,7 +54,7 @@ async def send(sender: Sender, size: int) -> int:
 async def receive(receiver: Receiver, handle: Callable[[bytes], Awaitable[None]] | None = None) -> int:
     delivery: Delivery = await receiver.receive()
     size = 0
-    async for piece in delivery.body():
+    async for piece in delivery.iter_body():
         size += len(piece)
         if handle is not None:
             await handle(piece)

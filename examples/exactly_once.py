@@ -39,7 +39,7 @@ async def main(url: str, path: Path) -> None:
                     print("got", delivery.message.body)
                     delivery.accept()
                     # The broker has settled, too: it will not come again
-                    await delivery.settled()
+                    await delivery.wait_settled()
 
 
 with tempfile.TemporaryDirectory() as folder:  # a real program keeps its file

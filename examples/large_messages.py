@@ -44,7 +44,7 @@ async def receive(receiver: Receiver, folder: Path) -> None:
             print(message.subject, size, "bytes")
         else:
             seen = hashlib.sha256()
-            async for chunk in delivery.body():
+            async for chunk in delivery.iter_body():
                 seen.update(chunk)
             print(
                 message.subject,

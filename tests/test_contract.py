@@ -113,7 +113,7 @@ async def test_settle_modes(url: str) -> None:
             delivery = await receiver.receive()
             assert delivery.message.body == "at most once"
             delivery.accept()
-            await delivery.settled()
+            await delivery.wait_settled()
 
 
 async def test_nodes_and_sessions(url: str) -> None:
@@ -159,7 +159,7 @@ async def test_large_messages(url: str) -> None:
             for expected in (b"chunk", b"another"):
                 delivery = await receiver.receive()
                 assert delivery.message.content_type == "video/mp4"
-                async for chunk in delivery.body():
+                async for chunk in delivery.iter_body():
                     assert chunk == expected
                 delivery.accept()
 
@@ -172,7 +172,7 @@ async def test_passing_a_large_message_on(url: str) -> None:
         async with connection.receiver("from", stream=True) as receiver:
             delivery = await receiver.receive()
             async with sender.stream(delivery.message.replace()) as body:
-                async for chunk in delivery.body():
+                async for chunk in delivery.iter_body():
                     await body.send(chunk)
                 body.message.footer.update(delivery.message.footer)
             delivery.accept()

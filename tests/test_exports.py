@@ -19,8 +19,11 @@ import amqp10.amqpfast
 import amqp10.azure
 import amqp10.rabbitmq
 import amqp10.worker
+from amqp10 import sync
+from amqp10._arguments import current_names
 from amqp10.broker import Broker
 from amqp10.messaging import MessageFields
+from amqp10.testing import BackgroundBroker
 
 PACKAGES = [
     "amqp10",
@@ -174,8 +177,8 @@ def test_coroutines_say_what_they_raise_and_what_cancelling_does(coroutine: Any)
 
 OFFERED: dict[type, str] = {
     amqp10.Delivery: (
-        "message body save payload tag message_format accept reject release modify settle settled local_settled state"
-        " remote_state stale"
+        "message iter_body save payload tag message_format accept reject release modify settle wait_settled"
+        " local_settled state remote_state stale"
     ),
     amqp10.SentDelivery: "outcome payload tag local_settled remote_settled",
 }
@@ -184,7 +187,7 @@ OFFERED: dict[type, str] = {
 @pytest.mark.parametrize("cls", OFFERED, ids=lambda cls: cls.__name__)
 def test_what_editors_offer_of_a_delivery(cls: type) -> None:
     """What programs call, each with its docstring, and no attribute of the engine's object behind it."""
-    offered = {name for name in (*dir(cls), *inspect.get_annotations(cls)) if not name.startswith("_")}
+    offered = {name for name in (*current_names(cls), *inspect.get_annotations(cls)) if not name.startswith("_")}
     assert offered == set(OFFERED[cls].split())
     assert all(vars(cls)[name].__doc__ for name in offered)
 
@@ -219,8 +222,11 @@ def absent(name, of=metadata.distribution):
 metadata.distribution = absent  # which version() asks, too
 import anyio, click.testing
 from amqp10 import Connection
+from amqp10 import sync
+from amqp10._arguments import current_names
 from amqp10.broker import Broker
 from amqp10.messaging import MessageFields
+from amqp10.testing import BackgroundBroker
 from amqp10.cli._main import cli
 from amqp10.otel import instrument, instrument_broker
 
@@ -265,7 +271,7 @@ async def test_what_objects_show_of_themselves() -> None:
             sent = await sender.submit("one")
             delivery = await receiver.receive()
             assert dir(sent) == sorted(dir(amqp10.SentDelivery))
-            assert dir(delivery) == sorted(dir(amqp10.Delivery))
+            assert dir(delivery) == sorted(current_names(amqp10.Delivery))
             delivery.accept()
 
 
@@ -297,3 +303,54 @@ def test_names_that_are_imported_later() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "Worker\n"
     assert "AttributeError: module 'amqp10' has no attribute 'worked'" in done.stderr
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+async def test_names_of_before() -> None:
+    """A name that a method had before works, warns of the new one, and is not offered by `dir`."""
+    async with (
+        Broker() as broker,
+        broker.connect() as connection,
+        connection.sender("q") as sender,
+        connection.receiver("q") as receiver,
+    ):
+        assert not {"settled", "body"} & set(dir(await sent_and_received(sender, receiver)))
+        assert "prepared" not in dir(sender)
+        assert "connection" not in dir(connection)
+        older: Any = connection
+        with pytest.warns(DeprecationWarning, match="connection.connection is the connection itself"):
+            assert older.connection is connection
+        message = amqp10.Message("x")
+        older = sender
+        with pytest.warns(DeprecationWarning, match=r"Sender\.prepared is called traced now"):
+            assert older.prepared(message) is message
+        older = await sent_and_received(sender, receiver)
+        with pytest.warns(
+            DeprecationWarning, match=r"Delivery\.settled is called wait_settled now; local_settled says"
+        ):
+            await older.settled()
+        with pytest.warns(DeprecationWarning, match=r"Delivery\.body is called iter_body now; message\.body is"):
+            assert [piece async for piece in older.body()] == [b"x"]
+
+
+async def sent_and_received(sender: amqp10.Sender, receiver: amqp10.Receiver) -> amqp10.Delivery:
+    """Send a message and return its delivery, accepted."""
+    await sender.send(b"x")
+    delivery = await receiver.receive()
+    delivery.accept()
+    return delivery
+
+
+def test_names_of_before_without_async() -> None:
+    """The synchronous classes have them as well."""
+    with BackgroundBroker() as broker, sync.Connection(broker.url) as connection:
+        with connection.sender("q") as sender, connection.receiver("q") as receiver:
+            sender.send(b"x")
+            delivery: Any = receiver.receive()
+            delivery.accept()
+            assert not {"settled", "body"} & set(dir(delivery))
+            with pytest.warns(DeprecationWarning, match=r"Delivery\.settled is called wait_settled now"):
+                delivery.settled(timeout=60)
+            with pytest.warns(DeprecationWarning, match=r"Delivery\.body is called iter_body now"):
+                assert list(delivery.body()) == [b"x"]

@@ -28,6 +28,7 @@ import amqp10.amqpfast as amqpfast
 import amqp10.azure as azure
 import amqp10.client as client
 import amqp10.rabbitmq as rabbitmq
+from amqp10._arguments import Renamed
 from amqp10.messaging import EventPosition
 
 FOLDER = Path(__file__).parent.parent / "src" / "amqp10" / "sync"
@@ -72,8 +73,8 @@ AZURE: list[tuple[type, str, dict[str, str]]] = [
 FACADES = {cls: name for cls, name, _ in CLASSES + NATIVES + AZURE}
 OPENED = {client.Connection, azure.ServiceBus, azure.EventHub}
 LEFT_OUT = {
-    "Browser.connection",
     "Connection.connection",
+    "Browser.connection",
     "Connection.over",
     "Receiver.connection",
     "Sender.connection",
@@ -95,7 +96,7 @@ IN_TURN = {
 }
 RETURNS = {
     "Connection.events": "Iterator[ConnectionEvent]",
-    "Delivery.body": "Iterator[bytes]",
+    "Delivery.iter_body": "Iterator[bytes]",
     "ServiceBusDelivery.keep_locked": "AbstractContextManager[None]",
     "ServiceBusSession.keep_locked": "AbstractContextManager[None]",
 }
@@ -327,6 +328,7 @@ class Writer:
             parts.append(
                 f"@property\ndef {each}(self) -> {type_}:\n    value: {type_} = self._get({each!r})\n    return value\n"
             )
+        renamed: list[str] = []
         for each, value in inspect.getmembers(cls):
             if f"{name}.{each}" in LEFT_OUT or own.get(each) is value:
                 continue
@@ -358,6 +360,9 @@ class Writer:
                 parts.append(self.step(cls, value))
             elif each.startswith("_"):
                 continue
+            elif isinstance(value, Renamed):
+                note = f", {value.note!r}" if value.note else ""
+                renamed.append(f"    {each} = Renamed({value.name!r}{note})\n")
             elif isinstance(value, property) and value.fget is not None:
                 returned = self.annotation(inspect.signature(value.fget).return_annotation, value.fget, cls)
                 text = textwrap.indent(self.docstring(value), "    ")
@@ -368,6 +373,8 @@ class Writer:
                 parts.append(f"@{kind}\ndef {each}(self) -> {returned}:\n{text}{body}")
             elif inspect.isfunction(value):
                 parts.append(self.method(cls, name, each, value))
+        if renamed:
+            parts.append(f"if not TYPE_CHECKING:\n{''.join(renamed)}")
         return f"class {name}({base or 'Facade'}):\n{textwrap.indent(chr(10).join(parts), '    ')}\n"
 
     def step(self, cls: type, function: Any) -> str:
@@ -420,6 +427,7 @@ def texts() -> dict[Path, str]:
         [
             "from collections.abc import Callable",
             "from typing import TYPE_CHECKING, Generic, overload",
+            "from .._arguments import Renamed",
             "from ..client import Connection as AsyncConnection",
             "from ..client.internals import Names010, Names091, NamesFast",
             "from ._loop import FACADES, Facade, Opened, in_chunks",

@@ -191,7 +191,7 @@ async def test_reading_a_body(serve: Serve) -> None:
             async def op() -> None:
                 if not deliveries:
                     deliveries.append(await receiver.receive())
-                async for piece in deliveries[0].body():
+                async for piece in deliveries[0].iter_body():
                     got.append(piece)
 
             await anyio.wait_all_tasks_blocked()

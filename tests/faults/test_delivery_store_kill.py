@@ -59,7 +59,7 @@ RECEIVER = (
                     (delivery,) = batch
                     say(delivery.message.body)
                     delivery.accept()
-                    await delivery.settled()
+                    await delivery.wait_settled()
 
 trio.run(main, sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
 """

@@ -316,7 +316,7 @@ class Havoc:
         if self.mode == "second" and self.random.random() < 0.3:
             with anyio.move_on_after(self.random.choice([0.001, 5])):
                 try:
-                    await delivery.settled()
+                    await delivery.wait_settled()
                 except StaleDelivery:
                     self.stale += 1
 

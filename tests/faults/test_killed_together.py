@@ -63,7 +63,7 @@ RECEIVER = f"""{HEAD}
                 async for delivery in receiver:
                     say("begin", delivery.message.body)
                     delivery.accept()
-                    await delivery.settled()
+                    await delivery.wait_settled()
                     say("end", delivery.message.body)
 {RUN}"""
 

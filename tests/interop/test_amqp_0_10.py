@@ -161,7 +161,7 @@ async def test_second(server: Server, address: str) -> None:
             delivery = await receiver.receive()
             delivery.accept()
             assert not delivery.local_settled
-            await delivery.settled()
+            await delivery.wait_settled()
             assert receiver_delivery(delivery).remote_settled
 
 

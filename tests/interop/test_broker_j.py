@@ -107,7 +107,7 @@ async def test_settle_second(broker_j: Server, address: str) -> None:
                 delivery = await receiver.receive()
                 assert delivery.message.body == number
                 delivery.accept()
-                await delivery.settled()
+                await delivery.wait_settled()
             assert receiver.unsettled == 0
 
 

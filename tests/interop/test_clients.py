@@ -104,7 +104,7 @@ async def test_protonj2_streams_to_us(embedded: Embedded, protonj2: Kept, addres
     async with Connection(embedded.url()) as connection, connection.receiver(address, stream=True) as receiver:
         for number in range(2):
             delivery = await receiver.receive()
-            assert b"".join([chunk async for chunk in delivery.body()]) == body(number, size)
+            assert b"".join([chunk async for chunk in delivery.iter_body()]) == body(number, size)
             delivery.accept()
 
 

@@ -157,7 +157,7 @@ async def test_settle_second(url: str, address: str) -> None:
                 delivery = await receiver.receive()
                 assert delivery.message.body == number
                 delivery.accept()
-                await delivery.settled()
+                await delivery.wait_settled()
             assert receiver.unsettled == 0
 
 

@@ -111,7 +111,7 @@ async def test_streamed(url: str, address: str) -> None:
         assert await sender.send_stream(None, [b"x" * 100_000] * 10) == 1_000_000
         async with connection.receiver(address, stream=True) as receiver:
             delivery = await receiver.receive()
-            assert sum([len(part) async for part in delivery.body()]) == 1_000_000
+            assert sum([len(part) async for part in delivery.iter_body()]) == 1_000_000
             delivery.accept()
 
 

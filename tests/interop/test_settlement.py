@@ -67,7 +67,7 @@ async def test_second(peer: Peer) -> None:
                 return
             delivery = await receiver.receive()
             delivery.accept()
-            await delivery.settled()
+            await delivery.wait_settled()
             assert receiver_delivery(delivery).remote_settled
 
 

@@ -45,7 +45,7 @@ async def chunks(body: bytes, size: int = 200_000) -> AsyncIterator[bytes]:
 async def digest(delivery: Delivery) -> tuple[str, int]:
     """The hash of a body as it comes, and the most bytes of it that waited here."""
     seen, most = hashlib.sha256(), 0
-    async for piece in delivery.body():
+    async for piece in delivery.iter_body():
         seen.update(piece)
         most = max(most, len(piece) + sum(map(len, receiver_delivery(delivery).stream.parts)))
     return seen.hexdigest(), most
@@ -145,7 +145,7 @@ async def test_abort_among_others(peer: Peer) -> None:
         async with connection.receiver(address, stream=True) as receiver:
             for _ in range(len(bodies)):
                 delivery = await receiver.receive()
-                bodies.remove(b"".join([piece async for piece in delivery.body()]))
+                bodies.remove(b"".join([piece async for piece in delivery.iter_body()]))
                 delivery.accept()
         assert bodies == []
 
@@ -163,7 +163,7 @@ async def test_settled_before_the_end(peer: Peer, how: str) -> None:
         async with connection.receiver(address, stream=True) as receiver:
             delivery = await receiver.receive()
             assert delivery.message.subject == "first"
-            async for _ in delivery.body():
+            async for _ in delivery.iter_body():
                 break
             getattr(delivery, how)()
             left = {"second"} if how == "accept" else {"first", "second"}
@@ -189,7 +189,7 @@ async def test_leaving_in_the_middle(peer: Peer) -> None:
         with anyio.fail_after(60):
             async with connection.receiver(address, stream=True) as receiver:
                 delivery = await receiver.receive()
-                async for _ in delivery.body():
+                async for _ in delivery.iter_body():
                     break
             async with connection.receiver(address, stream=True) as receiver:
                 delivery = await receiver.receive()
@@ -275,7 +275,7 @@ async def test_proton_aborts(proton_url: str) -> None:
                 await digest(delivery)
             delivery = await receiver.receive()
         assert delivery.message.subject == "whole"
-        assert [piece async for piece in delivery.body()] == [b"next"]
+        assert [piece async for piece in delivery.iter_body()] == [b"next"]
         delivery.accept()
 
 

@@ -190,7 +190,7 @@ async def test_second_mode_on_broker_j(broker_j: Server, address: str) -> None:
                     if not commits:
                         await transaction.rollback()
             for delivery in deliveries:
-                await delivery.settled()
+                await delivery.wait_settled()
         async with connection.receiver(address) as receiver:
             assert (await receiver.receive()).message.body == "modified"
             assert await receiver.receive_batch(1, max_wait=0.5) == []

@@ -326,7 +326,7 @@ async def test_all_connections(seen: Seen) -> None:
         async with connection.sender("q") as sender, connection.receiver("q", stream=True) as receiver:
             await sender.send(b"y")
             delivery = await receiver.receive()
-            assert [piece async for piece in delivery.body()] == [b"y"]
+            assert [piece async for piece in delivery.iter_body()] == [b"y"]
             delivery.accept()
             assert isinstance(sender, Sender)
             assert isinstance(receiver, Receiver)

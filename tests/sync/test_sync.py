@@ -179,7 +179,7 @@ def test_links_of_all_kinds(connection: Connection) -> None:
             body.send(b"in ")
             body.send(b"parts")
         delivery = receiver.receive(timeout=60)
-        assert b"".join(delivery.body()) == b"in parts"
+        assert b"".join(delivery.iter_body()) == b"in parts"
         delivery.accept()
         assert receiver.buffered == 0
     with connection.sender("seen") as sender, connection.browser("seen") as browser:

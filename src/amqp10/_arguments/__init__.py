@@ -1,4 +1,4 @@
-"""Arguments of public calls: their checks, what to use in place of unknown ones, and what an error may show of them."""
+"""What a call or an attribute tells about a mistake: wrong and unknown arguments, secrets in them, names of before."""
 
 from .checking import check_fields as check_fields
 from .checking import check_range as check_range
@@ -7,6 +7,8 @@ from .checking import checked as checked
 from .checking import file_of as file_of
 from .checking import hints_of as hints_of
 from .checking import with_article as with_article
+from .renamed import Renamed as Renamed
+from .renamed import current_names as current_names
 from .secrets import SECRETS as SECRETS
 from .secrets import without_secrets as without_secrets
 from .unknown import advise as advise

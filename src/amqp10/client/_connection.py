@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -729,6 +730,17 @@ class Connection(LinkFactory, Generic[DialectT]):
     def url(self) -> str:
         """The URL of the current connection, or of the last one, or of the first one to try; without credentials."""
         return self._core.url
+
+    if not TYPE_CHECKING:
+
+        @property
+        def connection(self) -> Connection:
+            """It was inherited from what sessions and connections have in common."""
+            warnings.warn("connection.connection is the connection itself", DeprecationWarning, stacklevel=2)
+            return self
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name != "connection"]
 
     def events(self) -> Observer:
         """Return an async iterator over the events from now on: interrupted, attempted, restored, given up.

@@ -28,7 +28,7 @@ from ._stores.link_store import LinkStore
 from ._transactions.transaction import Transaction
 
 if TYPE_CHECKING:
-    from ._core.connection import ConnectionCore, SessionCore, UserConnection
+    from ._core.connection import ConnectionCore, SessionCore
 
 # What both ends of our links can take, said where the user does not say it: some brokers otherwise send none but
 # accepted, or end a link over a message they would have rejected (§3.5.3 "outcomes").
@@ -39,11 +39,6 @@ PRIORITY = (Symbol("priority"), Symbol("rabbitmq:priority"))
 
 class LinkFactory(ABC):
     """What makes links: a `Session`, or a `Connection` on its default session."""
-
-    @property
-    def connection(self) -> UserConnection:
-        """The connection on which the links are made."""
-        return self._place()[0].face
 
     @abstractmethod
     def _place(self) -> tuple[ConnectionCore, SessionCore | None]:
@@ -118,7 +113,7 @@ class LinkFactory(ABC):
                 all four.
             credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
                 100 unless said, 1 with `stream`.
-            stream: hand a delivery out when its head is here; its body is read by `delivery.body()` while it comes in.
+            stream: hand a delivery out when its head is here; `delivery.iter_body()` reads its body while it comes in.
                 Such a receiver has a session of its own, whose window of 64 frames bounds what is in memory, unless it
                 is made on a session.
             name: the link's name; made up when None. With a durable source it names the subscription.

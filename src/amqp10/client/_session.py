@@ -18,6 +18,7 @@ from ._factory import LinkFactory
 if TYPE_CHECKING:
     from ..engine import PendingRequest
     from ..engine import Session as EngineSession
+    from ._core.connection import UserConnection
 
 R = TypeVar("R")
 
@@ -283,6 +284,11 @@ class Session(LinkFactory):
     def open(self) -> bool:
         """Whether the session can be used now."""
         return self._core.open
+
+    @property
+    def connection(self) -> UserConnection:
+        """The connection that the session is on."""
+        return self._core.connection.face
 
     @property
     def remote(self) -> SessionTerms:

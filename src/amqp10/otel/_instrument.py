@@ -66,7 +66,7 @@ class TracingSender(Sender):
 
     telemetry: Telemetry
 
-    def prepared(self, message: Message) -> Message:
+    def traced(self, message: Message) -> Message:
         return self.telemetry.create(self, message)
 
     async def send(self, message: object, *, settled: bool = False, transaction: Any = None) -> None:
@@ -130,7 +130,7 @@ class TracingSender(Sender):
         def carrying(message: object) -> Message:
             nonlocal taken
             taken += 1
-            return self.prepared(message if isinstance(message, Message) else Message(message))
+            return self.traced(message if isinstance(message, Message) else Message(message))
 
         async def each_later(source: AsyncIterable[object]) -> AsyncIterator[Message]:
             async for message in source:

@@ -72,7 +72,7 @@ def management(links: Connection | Session) -> Management:
     own = links.session() if isinstance(links, Connection) else None
     session = own if own is not None else links
     assert isinstance(session, Session)
-    return Management(paired_requester(core_of(session), f"{links.connection.container_id}-management", 100), own)
+    return Management(paired_requester(core_of(session), f"{session.connection.container_id}-management", 100), own)
 
 
 class Management:

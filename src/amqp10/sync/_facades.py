@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, Self, Unpack, overload
 
 from .. import client, rabbitmq
+from .._arguments import Renamed
 from ..client import Address, CbsTokens, ConnectionEvent, DeliveryStore, Health, LoginTokens, Reconnect
 from ..client import Connection as AsyncConnection
 from ..client.internals import DialectT, Names010, Names091, NamesFast
@@ -331,7 +332,7 @@ class Connection(Opened, Generic[DialectT]):
                 all four.
             credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
                 100 unless said, 1 with `stream`.
-            stream: hand a delivery out when its head is here; its body is read by `delivery.body()` while it comes in.
+            stream: hand a delivery out when its head is here; `delivery.iter_body()` reads its body while it comes in.
                 Such a receiver has a session of its own, whose window of 64 frames bounds what is in memory, unless it
                 is made on a session.
             name: the link's name; made up when None. With a durable source it names the subscription.
@@ -665,7 +666,7 @@ class Session(Facade):
                 all four.
             credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
                 100 unless said, 1 with `stream`.
-            stream: hand a delivery out when its head is here; its body is read by `delivery.body()` while it comes in.
+            stream: hand a delivery out when its head is here; `delivery.iter_body()` reads its body while it comes in.
                 Such a receiver has a session of its own, whose window of 64 frames bounds what is in memory, unless it
                 is made on a session.
             name: the link's name; made up when None. With a durable source it names the subscription.
@@ -952,14 +953,6 @@ class Sender(Facade):
         value: bool = self._get("open")
         return value
 
-    def prepared(self, message: Message) -> Message:
-        """Return a message as it is put inside another one, such as a batch: telemetry adds the context of a trace.
-
-        What `send` and its kin take needs none of it: they do the same.
-        """
-        result: Message = self._do("prepared", message)
-        return result
-
     @property
     def receiver_settle_mode(self) -> ReceiverSettleMode:
         """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
@@ -1183,11 +1176,22 @@ class Sender(Facade):
         result: SentDelivery = self._wait(timeout, "submit", message, settled=settled, transaction=transaction)
         return result
 
+    def traced(self, message: Message) -> Message:
+        """Return a message to put inside another one, such as a batch: with telemetry it has the context of a trace.
+
+        What `send` and its kin take needs no such call: they add the context themselves.
+        """
+        result: Message = self._do("traced", message)
+        return result
+
     @property
     def unsettled(self) -> int:
         """How many deliveries have no outcome yet."""
         value: int = self._get("unsettled")
         return value
+
+    if not TYPE_CHECKING:
+        prepared = Renamed("traced")
 
 
 class Receiver(Facade):
@@ -1486,8 +1490,8 @@ class Delivery(Facade):
     source's default outcome. If only `accepted` is left, the calls raise `Unsupported`, and the message goes back with
     the link. So does `accept`, and with it the end of `with delivery`, if `accepted` is not listed.
 
-    With a streaming receiver (`stream=True`), `message` has everything except the body, which `body` or `save` reads.
-    You may give an outcome at any time; the rest of the body is then discarded as it arrives.
+    With a streaming receiver (`stream=True`), `message` has everything except the body: `iter_body` or `save` reads
+    that. You may give an outcome at any time; the rest of the body is then discarded as it arrives.
     """
 
     __slots__ = ()
@@ -1523,10 +1527,10 @@ class Delivery(Facade):
         """
         self._do("accept", transaction=transaction)
 
-    def body(self) -> Iterator[bytes]:
+    def iter_body(self) -> Iterator[bytes]:
         """Return the body's data piece by piece; with a streaming receiver, while it arrives.
 
-            for chunk in delivery.body(): ...
+            for chunk in delivery.iter_body(): ...
 
         With `receiver(..., stream=True)` a piece is what one frame brought of one data section, the body of `message`
         is None, and `message.footer` is known at the end. A body that is not data is not streamed: it is in `message`,
@@ -1539,13 +1543,13 @@ class Delivery(Facade):
         - `LocalProtocolError`: the delivery was given an outcome, and the rest of its body up with that;
         - `anyio.BusyResourceError`: another thread waits for a piece of it.
 
-        Cancelling the waiting loses nothing: the next `body()` goes on where this one was.
+        Cancelling the waiting loses nothing: the next `iter_body()` goes on where this one was.
 
         Raises:
             LocalProtocolError: the body is an amqp-value or amqp-sequence: see `message.body`.
             DecodeError: the payload is malformed.
         """
-        result: Iterator[bytes] = self._do("body")
+        result: Iterator[bytes] = self._do("iter_body")
         return result
 
     @property
@@ -1644,12 +1648,12 @@ class Delivery(Facade):
 
     @property
     def remote_state(self) -> DeliveryState | None:
-        """The state that the sender told last: once `settled` has returned, what it made of the outcome; often None."""
+        """The state that the sender told last: after `wait_settled`, what it made of the outcome; often None."""
         value: DeliveryState | None = self._get("remote_state")
         return value
 
     def save(self, target: str | os.PathLike[str] | BinaryIO, *, timeout: float | None = None) -> int:
-        """Write the body's data to a file, from where `body` would continue, and return the number of bytes.
+        """Write the body's data to a file, from where `iter_body` would continue, and return the number of bytes.
 
         Args:
             target: a path, or a binary file or anything else with its `write`, a coroutine or not. What is at the path
@@ -1657,7 +1661,7 @@ class Delivery(Facade):
 
         Raises:
             DeliveryAborted, DecodeError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
-                LocalProtocolError, anyio.ClosedResourceError, anyio.BusyResourceError: see `body`.
+                LocalProtocolError, anyio.ClosedResourceError, anyio.BusyResourceError: see `iter_body`.
             OSError: the file cannot be written.
 
         Timeout: the path stays as it was; a file has what was written. A `write` that blocks is waited for.
@@ -1680,22 +1684,6 @@ class Delivery(Facade):
         """
         self._do("settle", outcome, transaction=transaction)
 
-    def settled(self, *, timeout: float | None = None) -> None:
-        """Wait until the delivery is settled at both ends.
-
-        With receiver-settle-mode "second" an outcome is provisional until the sender has settled (§2.6.12). In mode
-        "first" the delivery is settled as soon as the outcome is given, and the call returns at once.
-
-        Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the sender
-                saw the outcome is not known.
-            StaleDelivery: the link was lost, and the peer did not resume the delivery.
-            anyio.ClosedResourceError: the receiver was closed here first.
-
-        Timeout: only stops the waiting; the outcome stands.
-        """
-        self._wait(timeout, "settled")
-
     @property
     def stale(self) -> bool:
         """Whether the link was lost and came back without this delivery. The message then arrives again."""
@@ -1713,6 +1701,26 @@ class Delivery(Facade):
         """The delivery-tag that the sender chose, at most 32 bytes (§2.6.12)."""
         value: bytes = self._get("tag")
         return value
+
+    def wait_settled(self, *, timeout: float | None = None) -> None:
+        """Wait until the delivery is settled at both ends.
+
+        With receiver-settle-mode "second" an outcome is provisional until the sender has settled (§2.6.12). In mode
+        "first" the delivery is settled as soon as the outcome is given, and the call returns at once.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the sender
+                saw the outcome is not known.
+            StaleDelivery: the link was lost, and the peer did not resume the delivery.
+            anyio.ClosedResourceError: the receiver was closed here first.
+
+        Timeout: only stops the waiting; the outcome stands.
+        """
+        self._wait(timeout, "wait_settled")
+
+    if not TYPE_CHECKING:
+        body = Renamed("iter_body", "; message.body is the body of a message that came in one piece")
+        settled = Renamed("wait_settled", "; local_settled says whether this side has settled the delivery")
 
 
 class SentDelivery(Facade):

@@ -19,6 +19,7 @@ from typing import Any, Self
 import anyio
 from sniffio import current_async_library_cvar
 
+from .._arguments import current_names
 from ..client.internals import check_messages
 from ..errors import ConnectionLost, LocalProtocolError
 from ..net import waiting
@@ -332,6 +333,9 @@ class Facade:
         assert self._block is not None
         if not self._loop.forked:  # in a child process nothing of it is ours to close
             self._block.leave(exc_type, exc, traceback)
+
+    def __dir__(self) -> list[str]:
+        return current_names(type(self))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Facade) and other._inner is self._inner

@@ -140,7 +140,7 @@ class Waiters:
             self.peer.send("q", "x")
             delivery = await receiver.receive()
             delivery.accept()
-            yield delivery.settled
+            yield delivery.wait_settled
 
     @asynccontextmanager
     async def body(self) -> AsyncIterator[Call]:
@@ -148,7 +148,7 @@ class Waiters:
             await self.hosts.credit("q")
             self.peer.links["q"].send(Message(Data(b"x" * 100)).encode()[:50], more=True)
             self.peer.pump.wake()
-            parts = aiter((await receiver.receive()).body())
+            parts = aiter((await receiver.receive()).iter_body())
             await anext(parts)
             yield parts.__anext__
 

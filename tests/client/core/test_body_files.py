@@ -236,7 +236,7 @@ async def test_save_what_is_left(serve: Serve) -> None:
             await anyio.wait_all_tasks_blocked()
             peer.send("q", Data(b"magic", b"rest"))
             delivery = await receiver.receive()
-            async for piece in delivery.body():
+            async for piece in delivery.iter_body():
                 assert piece == b"magic"
                 break
             memory = io.BytesIO()

@@ -94,9 +94,9 @@ async def test_settled(serve: Serve) -> None:
             w.receiver.add_credit(1)
             delivery = await w.receiver.receive()
             delivery.accept()
-            await cancel.run(delivery.settled)
+            await cancel.run(delivery.wait_settled)
             await anyio.wait_all_tasks_blocked()
-            await delivery.settled()
+            await delivery.wait_settled()
             assert w.store.done == ["a"]
             await w.check()
 

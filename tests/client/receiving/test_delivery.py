@@ -280,7 +280,7 @@ async def test_settle_second(serve: Serve) -> None:
 
             async def wait() -> None:
                 nonlocal settled
-                await delivery.settled()
+                await delivery.wait_settled()
                 settled = True
 
             async with anyio.create_task_group() as tasks:
@@ -301,7 +301,7 @@ async def test_settled_returns_at_once_in_mode_first(serve: Serve) -> None:
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
         _, delivery = await one(peer, receiver)
         delivery.accept()
-        await delivery.settled()
+        await delivery.wait_settled()
         assert delivery.local_settled
 
 
@@ -317,7 +317,7 @@ async def test_settled_on_a_link_that_dies(serve: Serve) -> None:
 
                 async def wait() -> None:
                     with pytest.raises(LinkDetached, match="gone"):
-                        await delivery.settled()
+                        await delivery.wait_settled()
 
                 tasks.start_soon(wait)
                 await anyio.wait_all_tasks_blocked()

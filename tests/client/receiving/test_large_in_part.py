@@ -59,7 +59,7 @@ async def test_streams(dialect: str) -> None:
                 await sender.send(Message(bytes(SIZE)))
             async with connection.receiver("q", stream=True) as receiver:
                 delivery = await receiver.receive()
-                assert sum([len(part) async for part in delivery.body()]) == SIZE
+                assert sum([len(part) async for part in delivery.iter_body()]) == SIZE
                 delivery.accept()
 
 

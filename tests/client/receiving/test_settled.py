@@ -65,7 +65,7 @@ class Waits:
 
     async def _wait(self, delivery: Delivery) -> None:
         try:
-            await delivery.settled()
+            await delivery.wait_settled()
         except (AmqpError, anyio.ClosedResourceError) as error:
             self.told.append(type(error))
         else:
@@ -269,7 +269,7 @@ async def test_lost_in_a_transaction() -> None:
                     delivery.accept()
                 again = await receiver.receive()
                 again.accept()
-                await again.settled()
+                await again.wait_settled()
 
 
 @pytest.mark.parametrize("how", ["receiver", "connection"])

@@ -47,7 +47,7 @@ async def test_head_body_footer(serve: Serve) -> None:
             await anyio.wait_all_tasks_blocked()
             (delivery,) = received
             assert delivery.message == Message(subject="s")
-            body = delivery.body()
+            body = delivery.iter_body()
             for part in (b"abc", b"def", data_head(3) + b"ghi"):
                 ended = await waiting(body.__anext__, tasks)
                 streams.more(sent, part)
@@ -96,7 +96,7 @@ async def test_a_body_that_is_not_data(serve: Serve, body: Any) -> None:
             await anyio.wait_all_tasks_blocked()
             assert received[0].message == Message(body, subject="s")
             with pytest.raises(LocalProtocolError, match="read it from the message"):
-                received[0].body()
+                received[0].iter_body()
             received[0].accept()
 
 
@@ -105,12 +105,12 @@ async def test_the_same_of_a_whole_delivery(serve: Serve) -> None:
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
         await anyio.wait_all_tasks_blocked()
         peer.send("q", b"\x00\x53\x75\xa0\x03one", Data(b"one", b"", b"two"), "text", Message().encode_head() or b"")
-        assert [piece async for piece in (await receiver.receive()).body()] == [b"one"]
-        assert [piece async for piece in (await receiver.receive()).body()] == [b"one", b"two"]
+        assert [piece async for piece in (await receiver.receive()).iter_body()] == [b"one"]
+        assert [piece async for piece in (await receiver.receive()).iter_body()] == [b"one", b"two"]
         with pytest.raises(LocalProtocolError, match="a str, not data"):
-            (await receiver.receive()).body()
+            (await receiver.receive()).iter_body()
         with pytest.raises(DecodeError):
-            (await receiver.receive()).body()
+            (await receiver.receive()).iter_body()
 
 
 async def test_credit_of_one(serve: Serve) -> None:
@@ -162,7 +162,7 @@ async def test_an_unread_body_stops_the_peer(serve: Serve) -> None:
             for n in range(90):
                 assert (await other.receive()).message.body == n
             most = got = 0
-            async for piece in delivery.body():
+            async for piece in delivery.iter_body():
                 got += len(piece)
                 most = max(most, sum(map(len, delivery.stream.parts)))
             assert got == size
@@ -195,7 +195,7 @@ async def test_memory_is_bounded(serve: Serve) -> None:
                 peer.on_event = go_on
                 delivery = await receiver.receive()
                 pieces = most = got = 0
-                async for piece in delivery.body():
+                async for piece in delivery.iter_body():
                     pieces += 1
                     if pieces % 50 == 0:
                         await anyio.wait_all_tasks_blocked()
@@ -253,7 +253,7 @@ async def test_settled_before_the_end(serve: Serve, how: str) -> None:
         streams = Streams(peer)
         sent = streams.begin(data_head(1_000_000), *[bytes(1000)] * 80)
         delivery = await receiver.receive()
-        body = delivery.body()
+        body = delivery.iter_body()
         await body.__anext__()
         getattr(delivery, how)()
         with pytest.raises(LocalProtocolError, match="discarded"):
@@ -372,7 +372,7 @@ async def test_others_get_to_run(serve: Serve) -> None:
                     await anyio.lowlevel.checkpoint()
 
             tasks.start_soon(count)
-            assert len([piece async for piece in delivery.body()]) == 1000
+            assert len([piece async for piece in delivery.iter_body()]) == 1000
             assert ran >= 1000 // 64 - 1
             tasks.cancel_scope.cancel()
 

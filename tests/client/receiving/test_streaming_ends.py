@@ -34,7 +34,7 @@ async def test_aborted_while_it_is_read(serve: Serve) -> None:
             streams = Streams(peer)
             sent = streams.begin(data_head(100), b"x")
             delivery = await receiver.receive()
-            body = delivery.body()
+            body = delivery.iter_body()
             assert await body.__anext__() == b"x"
             ended = await waiting(body.__anext__, tasks)
             streams.link.abort(sent)
@@ -44,7 +44,7 @@ async def test_aborted_while_it_is_read(serve: Serve) -> None:
             with pytest.raises(DeliveryAborted):
                 await read(delivery)
             delivery.accept()
-            await delivery.settled()
+            await delivery.wait_settled()
             streams.send(Message(b"next"))
             assert await read(await receiver.receive()) == b"next"
 
@@ -76,7 +76,7 @@ async def test_the_peer_detaches(serve: Serve) -> None:
         streams = Streams(peer)
         streams.begin(data_head(100), b"x")
         delivery = await receiver.receive()
-        body = delivery.body()
+        body = delivery.iter_body()
         assert await body.__anext__() == b"x"
         ended = await waiting(body.__anext__, tasks)
         streams.link.detach(error=Error("amqp:resource-deleted", "gone"))
@@ -95,7 +95,7 @@ async def test_the_connection_is_lost(serve: Serve) -> None:
             await anyio.wait_all_tasks_blocked()
             Streams(peer).begin(data_head(100) + b"x")
             delivery = await receiver.receive()
-            body = delivery.body()
+            body = delivery.iter_body()
             assert await body.__anext__() == b"x"
             ended = await waiting(body.__anext__, tasks)
             await peer.stream.aclose()
@@ -113,7 +113,7 @@ async def test_leaving_in_the_middle(serve: Serve) -> None:
             streams = Streams(peer)
             sent = streams.begin(data_head(2_000_000), *[bytes(1000)] * 1000)
             delivery = await receiver.receive()
-            async for _ in delivery.body():
+            async for _ in delivery.iter_body():
                 break
             other = await receiver.receive() if receiver.buffered else delivery
             assert other is delivery
@@ -200,7 +200,7 @@ async def test_a_body_that_is_malformed(serve: Serve) -> None:
         await anyio.wait_all_tasks_blocked()
         peer.send("q", data_head(3) + b"one" + b"\x00\x53\x75\xa1\x01x")
         delivery = await receiver.receive()
-        body = delivery.body()
+        body = delivery.iter_body()
         assert await body.__anext__() == b"one"
         for _ in range(2):
             with pytest.raises(DecodeError, match="data"):

@@ -51,7 +51,7 @@ async def test_taken_back(memory_peer: MemoryPeer, caplog: pytest.LogCaptureFixt
                     with pytest.raises(StaleDelivery, match="took the delivery back"):
                         held.accept()
                     with pytest.raises(StaleDelivery, match="took the delivery back"):
-                        await held.settled()
+                        await held.wait_settled()
                     with held:
                         pass  # what is accepted at the end of the block only says so in the log
                     assert held.message.body == 0
@@ -85,4 +85,4 @@ async def test_what_has_an_outcome_stays(memory_peer: MemoryPeer) -> None:
                 async with connection.receiver("q", receiver_settle_mode="second") as receiver:
                     delivery = await receiver.receive()
                     delivery.accept()
-                    await delivery.settled()
+                    await delivery.wait_settled()

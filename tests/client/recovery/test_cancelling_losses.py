@@ -59,7 +59,7 @@ class Links:
 
     async def settled(self) -> None:
         self.delivery.accept()
-        await self.delivery.settled()
+        await self.delivery.wait_settled()
 
     async def request(self) -> None:
         async with self.connection.requester("service") as requester:

@@ -129,7 +129,7 @@ async def test_settled_waits_while_it_is_away(monkeypatch: pytest.MonkeyPatch, h
 
                 async def waits() -> None:
                     try:
-                        await delivery.settled()
+                        await delivery.wait_settled()
                     except Exception as error:
                         raised.append(error)
 
@@ -219,7 +219,7 @@ async def test_a_link_that_was_resumed_and_then_detached() -> None:
             visit._pump.wake()
             assert (await restored(events, receiver)).resumed
             delivery.accept()
-            await delivery.settled()
+            await delivery.wait_settled()
 
 
 async def restored(events: Any, link: Any) -> LinkRestored:

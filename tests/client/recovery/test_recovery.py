@@ -238,7 +238,7 @@ async def test_a_delivery_from_before(monkeypatch: pytest.MonkeyPatch, on_stale:
                 first.accept()
                 await hosts.cut()
                 with pytest.raises(StaleDelivery) as caught:
-                    await first.settled()
+                    await first.wait_settled()
                 assert isinstance(caught.value.__cause__, ConnectionLost)
                 if on_stale == "ignore":
                     second.release()

@@ -56,7 +56,7 @@ async def test_large_messages(stream: bool) -> None:
                 delivery = await receiver.receive()
                 number = (delivery.message.application_properties or {})["number"]
                 if stream:
-                    content = b"".join([part async for part in delivery.body()])
+                    content = b"".join([part async for part in delivery.iter_body()])
                 else:
                     content = bytes(delivery.message.body)
                 assert content == body(number)
@@ -80,10 +80,10 @@ async def test_a_stream_that_is_not_resumed() -> None:
             proxy.cut_after(100_000, "down")
             delivery = await receiver.receive()
             with pytest.raises(ConnectionLost):
-                async for _ in delivery.body():
+                async for _ in delivery.iter_body():
                     pass
             again = await receiver.receive()
-            assert b"".join([part async for part in again.body()]) == body(3)
+            assert b"".join([part async for part in again.iter_body()]) == body(3)
             assert again.message.delivery_count == 1
             again.accept()
 
@@ -103,6 +103,6 @@ async def test_an_outcome_given_in_the_middle() -> None:
             await proxy.until_cut()
             delivery.accept()
             following = await receiver.receive()
-            assert b"".join([part async for part in following.body()]) == b"next"
+            assert b"".join([part async for part in following.iter_body()]) == b"next"
             following.accept()
         assert broker.queue("q").depth == 0

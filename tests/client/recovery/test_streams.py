@@ -30,7 +30,7 @@ async def test_a_body_goes_on_where_it_was(body: Any, mode: Any) -> None:
             async with connection.receiver("videos", stream=True, receiver_settle_mode=mode) as receiver:
                 delivery = await receiver.receive()
                 got, passed, cuts = bytearray(), proxy.passed["down"], 0
-                async for piece in delivery.body():
+                async for piece in delivery.iter_body():
                     got += piece
                     if len(got) > (cuts + 1) * 400_000:
                         cuts += 1
@@ -39,7 +39,7 @@ async def test_a_body_goes_on_where_it_was(body: Any, mode: Any) -> None:
                 assert cuts >= 4
                 assert proxy.passed["down"] - passed < 2 * len(BODY)  # not each time from the beginning
                 delivery.accept()
-                await delivery.settled()
+                await delivery.wait_settled()
         assert broker.queue("videos").depth == 0
 
 
@@ -85,12 +85,12 @@ async def test_a_peer_that_does_not_resume() -> None:
             async with connection.receiver("q", stream=True) as receiver:
                 delivery = await receiver.receive()
                 with pytest.raises(ConnectionLost):
-                    async for _ in delivery.body():
+                    async for _ in delivery.iter_body():
                         proxy.cut()
                 with pytest.raises(StaleDelivery):
                     delivery.accept()
                 again = await receiver.receive()
-                assert b"".join([piece async for piece in again.body()]) == BODY
+                assert b"".join([piece async for piece in again.iter_body()]) == BODY
                 again.accept()
         assert broker.queue("q").depth == 0
 

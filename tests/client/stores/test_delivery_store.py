@@ -118,7 +118,7 @@ async def test_a_receiver_that_dies(tmp_path: Path, last: int, before: bool) -> 
                             delivery = await receiver.receive()
                             given[delivery.tag] = delivery.message.body
                             delivery.accept()
-                            await delivery.settled()
+                            await delivery.wait_settled()
                             done.add(given[delivery.tag])
             except (ConnectionLost, TimeoutError):
                 pass
@@ -129,7 +129,7 @@ async def test_a_receiver_that_dies(tmp_path: Path, last: int, before: bool) -> 
                     while len(done) < len(BODIES):
                         delivery = await receiver.receive()
                         delivery.accept()
-                        await delivery.settled()
+                        await delivery.wait_settled()
                         assert delivery.message.body not in done
                         done.add(delivery.message.body)
             assert again.load(IN) == []
@@ -162,7 +162,7 @@ async def test_what_is_kept() -> None:
         async with connection.receiver("q", name="second", receiver_settle_mode="second") as receiver:
             delivery = await receiver.receive()
             delivery.accept()
-            await delivery.settled()
+            await delivery.wait_settled()
             delivery = await receiver.receive()
             async with connection.transaction() as transaction:
                 delivery.accept(transaction=transaction)

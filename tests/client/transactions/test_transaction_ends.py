@@ -270,12 +270,12 @@ async def test_second_mode() -> None:
                     async with connection.transaction() as transaction:
                         delivery.accept(transaction=transaction)
                         raise KeyError
-            await delivery.settled()
+            await delivery.wait_settled()
             assert broker.queue("q").redelivered == 1
             other = await receiver.receive()
             async with connection.transaction() as transaction:
                 other.accept(transaction=transaction)
-            await other.settled()
+            await other.wait_settled()
             assert broker.queue("q").depth == 1
 
 

@@ -172,7 +172,7 @@ async def test_stream() -> None:
             async with connection.receiver("q", stream=True) as receiver:
                 delivery = await receiver.receive()
                 assert delivery.message.subject == "s"
-                assert len(b"".join([piece async for piece in delivery.body()])) == 500_000
+                assert len(b"".join([piece async for piece in delivery.iter_body()])) == 500_000
                 delivery.accept()
 
 

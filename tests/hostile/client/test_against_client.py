@@ -242,7 +242,7 @@ async def test_a_window_that_is_overrun(memory_peer: MemoryPeer) -> None:
                 async with connection.receiver("q", stream=True) as receiver:
                     delivery = await receiver.receive()
                     await receiver._core.until(lambda: receiver._core.over)
-                    async for _ in delivery.body():
+                    async for _ in delivery.iter_body():
                         pass
         assert caught.value.condition == "amqp:session:window-violation"
 

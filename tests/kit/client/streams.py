@@ -43,7 +43,7 @@ class Streams:
 
 
 async def read(delivery: Delivery) -> bytes:
-    return b"".join([piece async for piece in delivery.body()])
+    return b"".join([piece async for piece in delivery.iter_body()])
 
 
 async def waiting(call: Callable[[], Any], tasks: Any) -> list[Any]:

@@ -129,7 +129,7 @@ class EventSender(NamespaceSender):
                 key.
             LocalProtocolError: the sender is not attached yet.
         """
-        return EventBatch(self._batch_limit(max_size), self._checked(key), self.sender.prepared)
+        return EventBatch(self._batch_limit(max_size), self._checked(key), self.sender.traced)
 
     def _checked(self, key: str | None) -> str | None:
         if key is not None and not isinstance(key, str):

@@ -395,7 +395,7 @@ class ServiceBusDelivery(ReceivedMessage):
             assert self._delivery is not None
             try:
                 with anyio.move_on_after(self._node.timeout) as waiting:
-                    await self._delivery.settled()
+                    await self._delivery.wait_settled()
             except _GONE as error:
                 self._check_session(error)
             else:

@@ -100,7 +100,7 @@ class ServiceBusSender(NamespaceSender):
             LocalProtocolError: the sender is not attached yet.
         """
         largest = self._batch_limit(max_size, _MAX_BATCH_SIZE)
-        return MessageBatch(largest, _MAX_IN_BATCH, self.sender.prepared)
+        return MessageBatch(largest, _MAX_IN_BATCH, self.sender.traced)
 
     @checked
     async def schedule(self, message: object, at: datetime, *, transaction: Transaction | None = None) -> int:
@@ -143,7 +143,7 @@ class ServiceBusSender(NamespaceSender):
         Cancelling: the messages may be scheduled.
         """
         check_time("at", at)
-        asked = [_scheduled(self.sender.prepared(_message(each)), at) for each in messages]
+        asked = [_scheduled(self.sender.traced(_message(each)), at) for each in messages]
         if not asked:
             return []
         answer = await self._node.ask(

@@ -152,14 +152,14 @@ class ReceiverDelivery(IncomingDelivery, Delivery):
     def stale(self) -> bool:
         return is_stale(self)
 
-    def body(self) -> AsyncIterator[bytes]:
+    def iter_body(self) -> AsyncIterator[bytes]:
         body = self.message.body
         if body is not None and not isinstance(body, bytes | Data):
             raise not_data(body)
         return _each((body,) if isinstance(body, bytes) else body or ())
 
     async def save(self, target: BodyTarget) -> int:
-        return await save(self.body(), target)
+        return await save(self.iter_body(), target)
 
     def accept(self, *, transaction: Transaction | None = None) -> None:
         if transaction is None:
@@ -202,7 +202,7 @@ class ReceiverDelivery(IncomingDelivery, Delivery):
             raise TypeError(f"outcome must be Accepted, Rejected, Released or Modified, not {outcome!r}")
         self._settle_in(transaction, outcome)
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         receiver: DeliveryReceiver = self.link.owner  # type: ignore[assignment]
         if self.local_settled:
             await anyio.lowlevel.checkpoint()

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..._arguments import Renamed, current_names
+
 if TYPE_CHECKING:
     from ...messaging import DeliveryState, Message, Outcome
     from .._core.body_files import BodyTarget
@@ -29,15 +31,15 @@ class Delivery(ABC):
     source's default outcome. If only `accepted` is left, the calls raise `Unsupported`, and the message goes back with
     the link. So does `accept`, and with it the end of `with delivery`, if `accepted` is not listed.
 
-    With a streaming receiver (`stream=True`), `message` has everything except the body, which `body` or `save` reads.
-    You may give an outcome at any time; the rest of the body is then discarded as it arrives.
+    With a streaming receiver (`stream=True`), `message` has everything except the body: `iter_body` or `save` reads
+    that. You may give an outcome at any time; the rest of the body is then discarded as it arrives.
     """
 
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
         """List what a program uses, as an editor does, and not what the engine's object has beside."""
-        return dir(Delivery)
+        return current_names(Delivery)
 
     @property
     @abstractmethod
@@ -72,7 +74,7 @@ class Delivery(ABC):
     @property
     @abstractmethod
     def remote_state(self) -> DeliveryState | None:
-        """The state that the sender told last: once `settled` has returned, what it made of the outcome; often None."""
+        """The state that the sender told last: after `wait_settled`, what it made of the outcome; often None."""
 
     @property
     @abstractmethod
@@ -85,10 +87,10 @@ class Delivery(ABC):
         """Whether the link was lost and came back without this delivery. The message then arrives again."""
 
     @abstractmethod
-    def body(self) -> AsyncIterator[bytes]:
+    def iter_body(self) -> AsyncIterator[bytes]:
         """Return the body's data piece by piece; with a streaming receiver, while it arrives.
 
-            async for chunk in delivery.body(): ...
+            async for chunk in delivery.iter_body(): ...
 
         With `receiver(..., stream=True)` a piece is what one frame brought of one data section, the body of `message`
         is None, and `message.footer` is known at the end. A body that is not data is not streamed: it is in `message`,
@@ -101,7 +103,7 @@ class Delivery(ABC):
         - `LocalProtocolError`: the delivery was given an outcome, and the rest of its body up with that;
         - `anyio.BusyResourceError`: another task waits for a piece of it.
 
-        Cancelling the waiting loses nothing: the next `body()` goes on where this one was.
+        Cancelling the waiting loses nothing: the next `iter_body()` goes on where this one was.
 
         Raises:
             LocalProtocolError: the body is an amqp-value or amqp-sequence: see `message.body`.
@@ -110,7 +112,7 @@ class Delivery(ABC):
 
     @abstractmethod
     async def save(self, target: BodyTarget) -> int:
-        """Write the body's data to a file, from where `body` would continue, and return the number of bytes.
+        """Write the body's data to a file, from where `iter_body` would continue, and return the number of bytes.
 
         Args:
             target: a path, or a binary file or anything else with its `write`, a coroutine or not. What is at the path
@@ -118,7 +120,7 @@ class Delivery(ABC):
 
         Raises:
             DeliveryAborted, DecodeError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
-                LocalProtocolError, anyio.ClosedResourceError, anyio.BusyResourceError: see `body`.
+                LocalProtocolError, anyio.ClosedResourceError, anyio.BusyResourceError: see `iter_body`.
             OSError: the file cannot be written.
 
         Cancelling: the path stays as it was; a file has what was written. A `write` that blocks is waited for.
@@ -219,7 +221,7 @@ class Delivery(ABC):
         """
 
     @abstractmethod
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Wait until the delivery is settled at both ends.
 
         With receiver-settle-mode "second" an outcome is provisional until the sender has settled (§2.6.12). In mode
@@ -233,6 +235,11 @@ class Delivery(ABC):
 
         Cancelling: only stops the waiting; the outcome stands.
         """
+
+    if not TYPE_CHECKING:
+        # As a method, `settled` was true in a condition whether the delivery was settled or not.
+        settled = Renamed("wait_settled", "; local_settled says whether this side has settled the delivery")
+        body = Renamed("iter_body", "; message.body is the body of a message that came in one piece")
 
     @abstractmethod
     def __enter__(self) -> Message: ...

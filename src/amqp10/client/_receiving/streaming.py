@@ -57,7 +57,7 @@ class StreamedDelivery(ReceiverDelivery):
             raise copy.copy(self._failure)
         return self._decoder.message
 
-    def body(self) -> AsyncIterator[bytes]:
+    def iter_body(self) -> AsyncIterator[bytes]:
         if not self._decoder.has_data:
             raise not_data(self.message.body)
         return BodyIterator(self)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ..._arguments import checked
+from ..._arguments import Renamed, checked, current_names
 from ...errors import Unsupported
 from ...messaging import Message, Target
 from .._core.body_files import CHUNK, BodySource, chunks, size_of
@@ -210,12 +210,18 @@ class Sender(Link):
 
         return await pipeline.run(messages, submit)
 
-    def prepared(self, message: Message) -> Message:
-        """Return a message as it is put inside another one, such as a batch: telemetry adds the context of a trace.
+    def traced(self, message: Message) -> Message:
+        """Return a message to put inside another one, such as a batch: with telemetry it has the context of a trace.
 
-        What `send` and its kin take needs none of it: they do the same.
+        What `send` and its kin take needs no such call: they add the context themselves.
         """
         return message
+
+    if not TYPE_CHECKING:
+        prepared = Renamed("traced")
+
+    def __dir__(self) -> list[str]:
+        return current_names(type(self))
 
     @checked
     def stream(

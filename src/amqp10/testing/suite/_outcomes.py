@@ -85,7 +85,7 @@ class Outcomes(Contract):
                 delivery = await receiver.receive()
                 delivery.accept()
                 assert not delivery.local_settled
-                await delivery.settled()
+                await delivery.wait_settled()
                 assert delivery.local_settled
 
     async def test_detach_releases(self) -> None:

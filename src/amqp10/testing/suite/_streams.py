@@ -25,7 +25,7 @@ class Streams(Contract):
             async with connection.receiver(self.q) as receiver:
                 delivery = await receiver.receive()
                 assert delivery.message.subject == "s"
-                whole = b"".join([piece async for piece in delivery.body()])
+                whole = b"".join([piece async for piece in delivery.iter_body()])
                 assert whole == b"".join(bytes([number]) * 10_000 for number in range(30))
                 delivery.accept()
 
@@ -43,7 +43,7 @@ class Streams(Contract):
             async with receiver:
                 delivery = await receiver.receive()
                 assert delivery.message.subject == "s"
-                pieces = [len(piece) async for piece in delivery.body()]
+                pieces = [len(piece) async for piece in delivery.iter_body()]
                 assert sum(pieces) == 2_000_000
                 assert len(pieces) > 1
                 delivery.accept()

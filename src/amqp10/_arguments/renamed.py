@@ -1,0 +1,34 @@
+"""Names that attributes had before: they work, with a warning, and neither editors nor type checkers offer them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+
+class Renamed:
+    """An attribute under the name that it had before: `prepared = Renamed("traced")` in the body of its class.
+
+    Written where type checkers do not look (`if not TYPE_CHECKING:`), so that they report the old name.
+
+    Attributes:
+        name: the name that it has now.
+        note: what the warning says besides.
+    """
+
+    def __init__(self, name: str, note: str = "") -> None:
+        self.name, self.note = name, note
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._before = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            return self
+        warnings.warn(f"{self._before} is called {self.name} now{self.note}", DeprecationWarning, stacklevel=2)
+        return getattr(instance, self.name)
+
+
+def current_names(cls: type) -> list[str]:
+    """Return what `dir` lists of a class, but for names that its attributes had before."""
+    return [name for name in dir(cls) if not isinstance(getattr(cls, name, None), Renamed)]
