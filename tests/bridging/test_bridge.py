@@ -14,8 +14,9 @@ from amqp10.broker import Broker
 from amqp10.client._core.connection import ConnectionCore
 from amqp10.engine import DeliveriesReceived, Event, dialect
 
-from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers, until
+from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers
 from ..kit.client.peer import serving
+from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("bridge")]
 

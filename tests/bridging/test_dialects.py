@@ -12,7 +12,8 @@ from amqp10 import Connection, MemoryDeliveryStore, Message, Reconnect, Unsuppor
 from amqp10.engine import dialect_names
 from amqp10.testing import FaultProxy
 
-from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers, until
+from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers
+from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("bridge")]
 

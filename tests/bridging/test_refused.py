@@ -13,8 +13,9 @@ from amqp10 import Accepted, Connection, Data, Error, Message, MessageRejected, 
 from amqp10.broker import Broker
 from amqp10.engine import DeliveriesReceived, Event, LinkAttached, dialect_names
 
-from ..kit.broker.two_brokers import bodies, fill, messages, until
+from ..kit.broker.two_brokers import bodies, fill, messages
 from ..kit.client.peer import Peer, serving
+from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("bridge")]
 

@@ -12,9 +12,9 @@ from amqp10.broker._queues.queue import Queue
 from amqp10.broker._virtual_host_core import VirtualHostCore
 
 from ..kit.broker.controller import Controller, controller
-from ..kit.broker.queue_doubles import Clock
 from ..kit.broker.stored_life import Begin, Life
 from ..kit.broker.wire import Wire
+from ..kit.clock import Clock
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from amqp10 import TLS, AuthenticationFailed, Connection, ConnectionClosed, Endp
 from amqp10.broker import Broker, BrokerLimits, Permissions, User, read_config, read_users
 from amqp10.testing import CertificateAuthority
 
-from ..kit.client.hosts import until
+from ..kit.waiting import until
 
 pytestmark = pytest.mark.capability("configuration")
 

@@ -24,8 +24,9 @@ from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Rejected
 from amqp10.types import Symbol
 
-from ..kit.broker.queue_doubles import Clock, Giver, Taker, attach, entry, fill, more
+from ..kit.broker.queue_doubles import Giver, Taker, attach, entry, fill, more
 from ..kit.broker.wire import Wire
+from ..kit.clock import Clock
 
 
 class Fault(Exception):

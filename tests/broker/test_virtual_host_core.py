@@ -13,7 +13,8 @@ from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
-from ..kit.broker.queue_doubles import Clock, Taker, why_rejected
+from ..kit.broker.queue_doubles import Taker, why_rejected
+from ..kit.clock import Clock
 
 
 def queue_of(vhost: VirtualHostCore, name: str) -> Queue:

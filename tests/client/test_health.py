@@ -32,7 +32,8 @@ from amqp10.engine import Unsettled
 from amqp10.net import _pump
 from amqp10.testing import BackgroundBroker
 
-from ..kit.client.hosts import QUICK, connecting, detach, forgetful, hosting, until
+from ..kit.client.hosts import QUICK, connecting, detach, forgetful, hosting
+from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("health")]
 

@@ -15,8 +15,9 @@ from amqp10 import AmqpError, Connection, DeliveryUncertain, LinkKey, Reconnect,
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ..kit.broker.two_brokers import bodies, fill, two_brokers, until
+from ..kit.broker.two_brokers import bodies, fill, two_brokers
 from ..kit.client.mortal_store import Mortal, MortalStream
+from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio]
 

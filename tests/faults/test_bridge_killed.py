@@ -12,8 +12,9 @@ import pytest
 from amqp10 import LinkKey, SQLiteDeliveryStore
 from amqp10.testing import FaultProxy
 
-from ..kit.broker.two_brokers import Program, bodies, fill, two_brokers, until
+from ..kit.broker.two_brokers import Program, bodies, fill, two_brokers
 from ..kit.counts import KILLS, SEEDS
+from ..kit.waiting import until
 
 pytestmark = [
     pytest.mark.anyio,

@@ -13,8 +13,9 @@ from amqp10 import Connection, DeliveryUncertain, MemoryDeliveryStore, Receiver,
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ..kit.broker.two_brokers import bodies, fill, two_brokers, until
+from ..kit.broker.two_brokers import bodies, fill, two_brokers
 from ..kit.counts import SEEDS
+from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("nothing lost")]
 

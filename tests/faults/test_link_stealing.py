@@ -16,8 +16,8 @@ from amqp10 import AmqpError, Connection, LinkDetached, Message, Reconnect, Sour
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ..kit.client.hosts import until
 from ..kit.counts import SEEDS
+from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-import anyio
 
 from amqp10 import Connection, Message
 from amqp10.broker import Broker
 from amqp10.worker import Worker
+
+from .waiting import until
 
 
 @dataclass
@@ -41,13 +41,6 @@ DECLARED = {
     "later": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"},
     "small": {"x-max-length": 1, "x-overflow": "reject-publish"},
 }
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds."""
-    with anyio.fail_after(60):
-        while not condition():  # noqa: ASYNC110
-            await anyio.sleep(0.005)
 
 
 async def until_done(worker: Worker, count: int) -> None:

@@ -14,7 +14,7 @@ from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 from amqp10.worker import Retries, Retry, Worker
 
-from ..kit.worker_queues import until
+from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("workers")]
 

@@ -41,7 +41,8 @@ from amqp10.rabbitmq import management
 from amqp10.worker import DeadLetter, Decision, Retries, Retry, Worker
 from amqp10.worker._delays import FAILED_ATTEMPTS
 
-from ..kit.worker_queues import DECLARED, Queues, until, until_done
+from ..kit.waiting import until
+from ..kit.worker_queues import DECLARED, Queues, until_done
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("workers")]
 

@@ -30,7 +30,8 @@ from amqp10.messaging import AmqpValue, Message, Source, Target
 from amqp10.tokens import SasKey
 from amqp10.types import Array, Symbol, Timestamp
 
-from ...kit.azure.queue_bench import Clock
+from ...kit.azure.queue_bench import NOON
+from ...kit.clock import Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
@@ -295,7 +296,7 @@ class TestLimits:
 class TestManagement:
     async def test_lock(self) -> None:
         """A lock is renewed, and settled, by its token; when it is lost that is said (410)."""
-        clock = Clock()
+        clock = Clock(NOON)
         config = AzureConfig([QueueConfig("orders", lock_duration=30.0)], clock=clock)
         async with Broker(azure=config) as broker, broker.connect() as connection:
             async with connection.sender("orders") as sender:
@@ -351,7 +352,7 @@ class TestManagement:
 
     async def test_delete_many(self) -> None:
         """The oldest active messages that came before a time are deleted at once; what is locked stays."""
-        clock = Clock()
+        clock = Clock(NOON)
         async with Broker(azure=AzureConfig(["orders"], clock=clock)) as broker, broker.connect() as connection:
             async with connection.sender("orders") as sender:
                 for number in range(5):
@@ -487,7 +488,7 @@ def there(broker: Broker, address: str) -> bool:
 class TestIdle:
     async def test_deleted(self) -> None:
         """What nobody used for its time is gone, a topic with its subscriptions; what is in use stays."""
-        clock = Clock()
+        clock = Clock(NOON)
         idle: dict[str, Any] = {"auto_delete_on_idle": 300.0}
         queues = [QueueConfig(name, **idle) for name in ("unused", "sent-to", "received", "due-later", "peeked")]
         config = AzureConfig(

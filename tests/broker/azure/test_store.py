@@ -32,7 +32,8 @@ from amqp10.errors import MessageRejected
 from amqp10.messaging import EventPosition, Message
 from amqp10.types import ULong
 
-from ...kit.azure.queue_bench import NOON, Clock
+from ...kit.azure.queue_bench import NOON
+from ...kit.clock import Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Service Bus emulator")]
 
@@ -54,7 +55,7 @@ class Lives:
 
     def __init__(self, folder: Path, config: AzureConfig = CONFIG) -> None:
         self.path = folder / "store"
-        self.clock = Clock()
+        self.clock = Clock(NOON)
         self.config = config
 
     @asynccontextmanager

@@ -33,8 +33,9 @@ from amqp10.types import Symbol
 
 from ...kit.broker.bound_queues import bound, depths
 from ...kit.broker.controller import Controller
-from ...kit.broker.queue_doubles import Clock, Taker
+from ...kit.broker.queue_doubles import Taker
 from ...kit.broker.wire import Wire, queue_of
+from ...kit.clock import Clock
 
 
 class OldWire(Wire):

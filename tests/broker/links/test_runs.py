@@ -18,8 +18,8 @@ from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import LinkTerms, ReceiverLink, SessionTerms
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, Target
 
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.wire import Wire, bodies, queue_of
+from ...kit.clock import Clock
 
 OUTCOMES: list[Any] = [*[ACCEPTED] * 6, RELEASED, Modified(delivery_failed=True), Rejected()]
 

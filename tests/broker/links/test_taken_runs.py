@@ -18,8 +18,8 @@ from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import LinkEnded, OutcomesReceived
 from amqp10.messaging import Message
 
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.wire import Wire, queue_of
+from ...kit.clock import Clock
 
 MALFORMED = b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 8 + b"\xa1\xff"
 FURTHER: tuple[dict[str, Any], ...] = (

@@ -17,7 +17,8 @@ from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
-from ...kit.broker.queue_doubles import Clock, Taker, entry, fill, why_rejected
+from ...kit.broker.queue_doubles import Taker, entry, fill, why_rejected
+from ...kit.clock import Clock
 
 
 def declare(vhost: VirtualHostCore, name: str = "q", *, auto_delete: bool = False, **arguments: Any) -> Queue:

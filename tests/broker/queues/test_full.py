@@ -9,7 +9,7 @@ from amqp10 import Connection, ConnectionBlocked, ConnectionUnblocked
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 
-from ...kit.client.hosts import until
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -13,7 +13,8 @@ from amqp10.broker._queues.queue import Queue
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
-from ...kit.broker.queue_doubles import Clock, Giver, Taker, attach, entry, fill, more
+from ...kit.broker.queue_doubles import Giver, Taker, attach, entry, fill, more
+from ...kit.clock import Clock
 
 Make = Callable[..., Queue]
 FAILED = Modified(delivery_failed=True)

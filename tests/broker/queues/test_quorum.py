@@ -13,7 +13,8 @@ from amqp10.broker._queues.queue import Queue
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified
 
-from ...kit.broker.queue_doubles import Clock, Taker, entry, fill
+from ...kit.broker.queue_doubles import Taker, entry, fill
+from ...kit.clock import Clock
 
 FAILED = Modified(delivery_failed=True)
 

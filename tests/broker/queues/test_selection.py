@@ -19,7 +19,8 @@ from amqp10.broker._queues.queue import Queue
 from amqp10.broker._queues.selection import MAX_LOOKED_AT, Filtering
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 
-from ...kit.broker.queue_doubles import Clock, Taker, entry, fill
+from ...kit.broker.queue_doubles import Taker, entry, fill
+from ...kit.clock import Clock
 
 Make = Callable[..., Queue]
 NOT_HERE = Modified(undeliverable_here=True)

@@ -20,8 +20,9 @@ from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Rejected, read_annotations
 from amqp10.types import Symbol, ULong
 
-from ...kit.broker.queue_doubles import Clock, Giver, Taker, attach, entry, fill, more
+from ...kit.broker.queue_doubles import Giver, Taker, attach, entry, fill, more
 from ...kit.broker.stored_life import Life
+from ...kit.clock import Clock
 
 pytestmark = pytest.mark.capability("streams")
 

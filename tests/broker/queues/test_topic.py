@@ -6,7 +6,8 @@ from amqp10.broker._queues.topic import Subscription, Topic
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, Modified
 
-from ...kit.broker.queue_doubles import Clock, Giver, Taker, entry
+from ...kit.broker.queue_doubles import Giver, Taker, entry
+from ...kit.clock import Clock
 
 
 def topic_of(vhost: VirtualHostCore) -> Topic:

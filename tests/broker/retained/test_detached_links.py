@@ -28,8 +28,8 @@ from amqp10.messaging import (
 )
 
 from ...kit.broker.controller import ROLLBACK, Controller, stock
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.wire import Wire, bodies, queue_of
+from ...kit.clock import Clock
 
 
 def received(wire: Wire, *messages: object, **source: Any) -> tuple[ReceiverLink, list[IncomingDelivery]]:

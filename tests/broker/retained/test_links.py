@@ -23,8 +23,8 @@ from amqp10.engine import (
 )
 from amqp10.messaging import ACCEPTED, RELEASED, DeliveryState, Message, Received, Source, Target
 
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.wire import Wire, bodies, queue_of
+from ...kit.clock import Clock
 
 LASTING: dict[str, Any] = {"expiry_policy": "connection-close", "timeout": 60}
 MODES = pytest.mark.parametrize("mode", ["first", "second"])

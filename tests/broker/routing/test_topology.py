@@ -18,7 +18,7 @@ from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Message
 from amqp10.types import Symbol
 
-from ...kit.broker.queue_doubles import Clock
+from ...kit.clock import Clock
 
 PLAIN = Message(b"x").encode()
 

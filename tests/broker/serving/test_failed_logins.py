@@ -22,7 +22,7 @@ from amqp10.broker._serving.failed_logins import (
 from amqp10.engine import dialect_names
 from amqp10.sasl import Plain, ScramSha256
 
-from ...kit.broker.queue_doubles import Clock
+from ...kit.clock import Clock
 
 
 @pytest.fixture

@@ -47,7 +47,8 @@ from amqp10.types import Symbol
 
 from ...kit.broker.raw_clients import dial, read_all, receiver_of
 from ...kit.broker.served import Served
-from ...kit.broker.victims import NAMES, REFUSED, TOO_MANY, condition_of, until, victim
+from ...kit.broker.victims import NAMES, REFUSED, TOO_MANY, condition_of, victim
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("hostile peers")]
 no_resource = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of file descriptors")

@@ -19,7 +19,8 @@ from amqp10.errors import (
     MessageRejected,
 )
 
-from ...kit.broker.victims import NAMES, WAYS, fill_and_free, until
+from ...kit.broker.victims import NAMES, WAYS, fill_and_free
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("hostile peers")]
 

@@ -18,8 +18,8 @@ from amqp10.messaging import (
 )
 from amqp10.types import Described, Symbol
 
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.wire import Wire, queue_of
+from ...kit.clock import Clock
 
 
 class TestAnswers:

@@ -23,7 +23,8 @@ from amqp10.errors import (
 )
 from amqp10.rabbitmq import management
 
-from ...kit.broker.victims import NAMES, REFUSED, TOO_MANY, WAYS, condition_of, fill_and_free, until, victim
+from ...kit.broker.victims import NAMES, REFUSED, TOO_MANY, WAYS, condition_of, fill_and_free, victim
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("hostile peers")]
 

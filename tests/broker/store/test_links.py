@@ -11,9 +11,9 @@ import pytest
 from amqp10.engine import DeliveriesReceived, DeliveriesUnresumed, LinkTerms, OutgoingDelivery, ReceiverLink, SenderLink
 from amqp10.messaging import ACCEPTED, Accepted, Message, Source, Target
 
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.stored_life import Begin, Life
 from ...kit.broker.wire import Wire
+from ...kit.clock import Clock
 
 pytestmark = pytest.mark.capability("exactly once")
 

@@ -32,8 +32,9 @@ from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, So
 from amqp10.types import Symbol, Timestamp
 
 from ...kit.broker.controller import controller
-from ...kit.broker.queue_doubles import Clock, Taker
+from ...kit.broker.queue_doubles import Taker
 from ...kit.broker.wire import Wire
+from ...kit.clock import Clock
 
 pytestmark = pytest.mark.capability("nothing lost")
 

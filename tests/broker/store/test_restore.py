@@ -15,9 +15,10 @@ from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejec
 from amqp10.types import Symbol
 
 from ...kit.broker.branches import BRANCH, Prepared
-from ...kit.broker.queue_doubles import Clock, Taker, why_rejected
+from ...kit.broker.queue_doubles import Taker, why_rejected
 from ...kit.broker.stored_life import Begin, Life, crash
 from ...kit.broker.wire import Wire, queue_of
+from ...kit.clock import Clock
 
 UNREADABLE = b"\x00\x53\x74\xff"
 """Application properties of a type that there is not."""

@@ -18,8 +18,9 @@ from amqp10.errors import StoreError
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 from amqp10.types import Symbol
 
-from ...kit.broker.queue_doubles import Clock, Taker
+from ...kit.broker.queue_doubles import Taker
 from ...kit.broker.stored_life import Begin
+from ...kit.clock import Clock
 
 pytestmark = pytest.mark.capability("broker store")
 

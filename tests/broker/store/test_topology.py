@@ -18,8 +18,8 @@ from amqp10.broker._store.tables import StoreFile
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Message
 
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.stored_life import Begin, Life
+from ...kit.clock import Clock
 
 PAYLOAD = Message(b"x", durable=True).encode()
 

@@ -28,8 +28,8 @@ from amqp10.messaging import (
 )
 
 from ...kit.broker.controller import ROLLBACK, UNKNOWN, Controller, controller, ended, stock
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.wire import Wire, bodies, queue_of
+from ...kit.clock import Clock
 
 
 @pytest.mark.spec("4.4.1", "a message is not available at its node before the discharge")

@@ -13,8 +13,8 @@ from amqp10.errors import TransactionRolledBack
 from amqp10.messaging import ACCEPTED, Declare, Rejected, TransactionalState
 
 from ...kit.broker.controller import Controller, controller, ended, stock
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.wire import Wire, bodies, queue_of
+from ...kit.clock import Clock
 
 TIMEOUT = "amqp:transaction:timeout"
 

@@ -24,7 +24,8 @@ from amqp10.net import TLS
 from amqp10.sasl import Plain
 from amqp10.testing import CertificateAuthority, FaultProxy
 
-from ...kit.client.hosts import connecting, hosting, until
+from ...kit.client.hosts import connecting, hosting
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 

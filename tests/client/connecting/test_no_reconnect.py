@@ -13,8 +13,9 @@ import pytest
 from amqp10 import Connection, ConnectionLost, Data, Message, TransactionInDoubt, TransactionRolledBack
 
 from ...kit.client.coordinating import declaring
-from ...kit.client.hosts import Hosts, connecting, hosting, until
+from ...kit.client.hosts import Hosts, connecting, hosting
 from ...kit.client.peer import Peer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -11,8 +11,9 @@ from amqp10 import ConnectionLost
 from amqp10.engine import CreditChanged, Event, LinkAttached
 from amqp10.messaging import Accepted
 
-from ...kit.client.hosts import QUICK, connecting, hosting, until
+from ...kit.client.hosts import QUICK, connecting, hosting
 from ...kit.client.peer import Peer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -16,7 +16,8 @@ from amqp10 import (
 )
 from amqp10.engine import LinkEnded
 
-from ...kit.client.hosts import QUICK, Hosts, connecting, hosting, until
+from ...kit.client.hosts import QUICK, Hosts, connecting, hosting
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -12,8 +12,9 @@ import pytest
 from amqp10 import Error, Receiver, Reconnect, Sender, SessionEnded, Symbol
 from amqp10.engine import LinkAttached
 
-from ...kit.client.hosts import Hosts, connecting, hosting, until
+from ...kit.client.hosts import Hosts, connecting, hosting
 from ...kit.client.peer import Peer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -12,8 +12,9 @@ from amqp10 import AmqpError, Connection, Delivery, Message, Receiver, Sender
 from amqp10.messaging import ACCEPTED
 
 from ...kit.client.cancelling import CancelAt, at_each_checkpoint
-from ...kit.client.hosts import Hosts, connecting, hosting, until
+from ...kit.client.hosts import Hosts, connecting, hosting
 from ...kit.client.peer import Peer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

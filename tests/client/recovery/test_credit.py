@@ -11,8 +11,9 @@ import pytest
 from amqp10.engine import CreditChanged
 from amqp10.messaging import Received
 
-from ...kit.client.hosts import connecting, forgetful, hosting, until
+from ...kit.client.hosts import connecting, forgetful, hosting
 from ...kit.client.peer import Peer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

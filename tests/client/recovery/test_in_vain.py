@@ -23,7 +23,8 @@ from amqp10.client._recovery.restorer import MAX_FRUITLESS
 from amqp10.engine import DeliveriesReceived
 from amqp10.messaging import ACCEPTED
 
-from ...kit.client.hosts import QUICK, connecting, detach, hosting, until
+from ...kit.client.hosts import QUICK, connecting, detach, hosting
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

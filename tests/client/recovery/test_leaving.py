@@ -10,7 +10,8 @@ import pytest
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ...kit.client.hosts import connecting, until
+from ...kit.client.hosts import connecting
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -22,8 +22,9 @@ from amqp10.engine import LinkAttached
 from amqp10.profiles import profile
 from amqp10.testing import Attach
 
-from ...kit.client.hosts import QUICK, connecting, hosting, until
+from ...kit.client.hosts import QUICK, connecting, hosting
 from ...kit.client.memory_peer import MemoryPeer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("link resume")]
 

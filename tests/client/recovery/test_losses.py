@@ -21,8 +21,9 @@ from amqp10.engine import LinkAttached
 from amqp10.messaging import ACCEPTED
 from amqp10.testing import FaultProxy
 
-from ...kit.client.hosts import QUICK, connecting, detach, forgetful, hosting, until
+from ...kit.client.hosts import QUICK, connecting, detach, forgetful, hosting
 from ...kit.client.peer import Peer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

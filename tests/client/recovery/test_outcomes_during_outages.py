@@ -11,7 +11,7 @@ from amqp10 import Connection, ConnectionInterrupted, ConnectionRestored, Encode
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ...kit.client.hosts import until
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -13,8 +13,9 @@ from amqp10.engine import ConnectionTerms, LinkAttached, SessionBegun
 from amqp10.messaging import ACCEPTED
 from amqp10.profiles import Profile
 
-from ...kit.client.hosts import QUICK, connecting, hosting, until
+from ...kit.client.hosts import QUICK, connecting, hosting
 from ...kit.client.peer import Peer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -17,7 +17,8 @@ from amqp10 import (
 from amqp10.client.internals import receiver_delivery
 from amqp10.messaging import ACCEPTED, Accepted, Released, TransactionalState
 
-from ...kit.client.hosts import QUICK, connecting, hosting, until
+from ...kit.client.hosts import QUICK, connecting, hosting
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("reconnect")]
 

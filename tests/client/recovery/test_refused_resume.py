@@ -22,8 +22,9 @@ from amqp10.client import LinkKey
 from amqp10.engine import LinkAttached
 from amqp10.messaging import ACCEPTED
 
-from ...kit.client.hosts import connecting, hosting, until
+from ...kit.client.hosts import connecting, hosting
 from ...kit.client.peer import Peer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

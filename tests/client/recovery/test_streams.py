@@ -11,7 +11,8 @@ from amqp10 import Connection, ConnectionLost, Data, Message, StaleDelivery
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ...kit.client.hosts import connecting, until
+from ...kit.client.hosts import connecting
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

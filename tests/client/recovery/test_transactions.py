@@ -23,8 +23,9 @@ from amqp10.messaging import ACCEPTED
 from amqp10.testing import FaultProxy
 
 from ...kit.client.coordinating import declaring
-from ...kit.client.hosts import connecting, detach, hosting, until
+from ...kit.client.hosts import connecting, detach, hosting
 from ...kit.client.peer import Peer
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -28,9 +28,9 @@ from amqp10.testing import (
     Transfer,
 )
 
-from ...kit.client.hosts import until
 from ...kit.hostile.acts import ACTS, CREDIT, HARMLESS, MAX_MESSAGE, Act, frame, raw, transfer
 from ...kit.hostile.bystander import still_serves
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -28,8 +28,8 @@ from amqp10.messaging import ACCEPTED, RELEASED, Message, Source, Target
 from amqp10.sasl import Anonymous
 from amqp10.types import Symbol
 
-from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.served import Served
+from ...kit.clock import Clock
 
 ROUNDS = 200
 OFFERED = ConnectionTerms("broker", offered_capabilities=("amqp10_on_demand",))

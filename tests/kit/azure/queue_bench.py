@@ -13,17 +13,9 @@ from amqp10.broker.azure._service_bus.entity import Entity
 from amqp10.broker.azure._service_bus.groups import Receiver
 from amqp10.messaging import Error, Message
 
+from ..clock import Clock
+
 NOON = 1_790_000_000.0
-
-
-class Clock:
-    """The time in seconds since 1970, as the test says."""
-
-    def __init__(self) -> None:
-        self.now = NOON
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Taker(Receiver):
@@ -61,7 +53,7 @@ class Bench:
     """One queue, its dead letters, and the broker's passes."""
 
     def __init__(self, config: QueueConfig) -> None:
-        self.clock = Clock()
+        self.clock = Clock(NOON)
         self.vhost = VirtualHostCore(clock=lambda: self.clock.now - NOON, limits=Limits())
         namespace = Namespace(AzureConfig([config], clock=self.clock), self.vhost)
         queue, dead = namespace.find(config.name), namespace.find(f"{config.name}/$DeadLetterQueue")

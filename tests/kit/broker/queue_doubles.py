@@ -14,16 +14,6 @@ from amqp10.types import Symbol, encode
 _keys = itertools.count(1_000_000)
 
 
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Taker(Consumer):
     """A consumer that takes up to `credit` messages and remembers them."""
 

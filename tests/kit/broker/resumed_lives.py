@@ -34,8 +34,8 @@ from amqp10.engine import (
 )
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Message, Source, Target
 
+from ..clock import Clock
 from .line import LASTING, TIMEOUT, Line, Setting, no_faults
-from .queue_doubles import Clock
 
 
 class End(ABC):

@@ -13,7 +13,8 @@ from amqp10.broker._store.store import Store
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Message
 
-from .queue_doubles import Clock, Taker
+from ..clock import Clock
+from .queue_doubles import Taker
 
 # The time of day and the broker's clock go at the same pace and begin anywhere.
 DAY = 1_000_000_000.0

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
-
-import anyio
 
 from amqp10 import Connection, Message
 from amqp10.broker import Broker
@@ -37,13 +35,6 @@ async def messages(broker: Broker, address: str) -> list[Message]:
 async def bodies(broker: Broker, address: str) -> list[Any]:
     """The bodies of that."""
     return [message.body for message in await messages(broker, address)]
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Let the others go on until that is so."""
-    with anyio.fail_after(60):
-        while not condition():  # noqa: ASYNC110 - of what is waited for there is no event
-            await anyio.sleep(0.001)
 
 
 NO_CONNECTION = 3  # the exit code

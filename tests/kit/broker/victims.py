@@ -23,6 +23,8 @@ from amqp10.errors import (
 from amqp10.messaging import Message
 from amqp10.rabbitmq import management
 
+from ..waiting import until
+
 NAMES = sorted(dialect_names())
 REFUSED = {
     name: "amqp:precondition-failed" if name.startswith("0-9") else "amqp:resource-limit-exceeded" for name in NAMES
@@ -63,13 +65,6 @@ async def victim(
                     assert message.body == "served"
 
         yield serve
-
-
-async def until(so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    with anyio.fail_after(60):
-        while not so():
-            await anyio.lowlevel.checkpoint()
 
 
 WAYS = ["delete", "purge", "subscription", "expiry", "transaction"]

@@ -20,6 +20,7 @@ from amqp10.net import Endpoint, StreamFacts
 from amqp10.sasl import Authenticator
 from amqp10.types import Symbol
 
+from ..waiting import until
 from .peer import Peer, Valve, replace_terminus
 
 QUICK = Reconnect(initial_delay=0.001, max_delay=0.01, redirect_hosts=["*"])
@@ -77,13 +78,6 @@ class Hosts:
     async def credit(self, name: str) -> None:
         """Wait for the client's credit on its last connection."""
         await until(lambda: name in self.peer.links and self.peer.links[name].credit)
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Let the others go on until that is so."""
-    with anyio.fail_after(60):
-        while not condition():  # noqa: ASYNC110 - of what is waited for there is no event
-            await anyio.sleep(0.001)
 
 
 @asynccontextmanager

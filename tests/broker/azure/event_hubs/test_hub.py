@@ -24,7 +24,8 @@ from amqp10.messaging import AmqpValue, Data, Message, Source, Target
 from amqp10.tokens import sas_signature
 from amqp10.types import Described, Symbol
 
-from ....kit.azure.queue_bench import NOON, Clock
+from ....kit.azure.queue_bench import NOON
+from ....kit.clock import Clock
 from ....kit.token_rig import SECRET, jwt
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Event Hubs emulator")]
@@ -38,7 +39,7 @@ READER = "hub/ConsumerGroups/$Default/Partitions/0"
 @asynccontextmanager
 async def namespace(config: EventHubConfig | None = None, **settings: Any) -> AsyncIterator[tuple[Broker, Connection]]:
     """A broker with one hub, of one partition unless otherwise said, and a connection to it."""
-    azure = AzureConfig(event_hubs=[config or EventHubConfig("hub", 1)], clock=Clock())
+    azure = AzureConfig(event_hubs=[config or EventHubConfig("hub", 1)], clock=Clock(NOON))
     async with Broker(azure=azure, **settings) as broker, broker.connect() as connection:
         yield broker, connection
 
@@ -389,7 +390,7 @@ class TestManagement:
     async def test_by_the_token_of_a_request(self, token: object, status: int) -> None:
         """A request that carries a token needs none at `$cbs`, as Microsoft's SDK for Java has it; it counts once."""
         sas = [SasRule("all", "k"), SasRule("listen", "k", ["Listen"])]
-        rules = TokenRules(sas, [JwtKey(SECRET)], clock=Clock())
+        rules = TokenRules(sas, [JwtKey(SECRET)], clock=Clock(NOON))
         async with namespace(EventHubConfig("hub", 2), tokens=rules) as (_, connection):
             read = {"operation": "READ", "type": "com.microsoft:eventhub", "name": "hub"}
             answer = await self.asked(connection, **read, security_token=token)
@@ -462,7 +463,7 @@ class TestIdle:
 
     async def test_never(self) -> None:
         """Where the configuration says so they stay."""
-        azure = AzureConfig(event_hubs=[EventHubConfig("hub", 1)], hub_idle_timeout=None, clock=Clock())
+        azure = AzureConfig(event_hubs=[EventHubConfig("hub", 1)], hub_idle_timeout=None, clock=Clock(NOON))
         async with Broker(azure=azure) as broker, broker.connect() as connection:
             async with connection.sender("hub") as sender:
                 broker.azure.advance(100_000)

@@ -16,7 +16,8 @@ from amqp10.broker.azure._namespace import Namespace
 from amqp10.messaging import Data, Error, Message
 from amqp10.types import Described, Symbol, ULong, encode
 
-from ....kit.azure.queue_bench import NOON, Bench, Clock, Taker
+from ....kit.azure.queue_bench import NOON, Bench, Taker
+from ....kit.clock import Clock
 
 pytestmark = pytest.mark.capability("Service Bus emulator")
 
@@ -432,7 +433,7 @@ class TestReceivers:
 
 def test_room_of_a_topic() -> None:
     """Senders to a topic wait for room in each of its subscriptions, and go on when there is some again."""
-    clock = Clock()
+    clock = Clock(NOON)
     vhost = VirtualHostCore(clock=lambda: clock.now - NOON, limits=Limits(messages=2))
     namespace = Namespace(AzureConfig(topics=[TopicConfig("events", ["one", "two"])], clock=clock), vhost)
     topic = namespace.find("events")

@@ -1,0 +1,13 @@
+"""A clock that stands still until the test moves it."""
+
+from __future__ import annotations
+
+
+class Clock:
+    """A clock that the test sets: seconds, from a beginning of the test's choice."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
