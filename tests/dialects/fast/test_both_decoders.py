@@ -61,22 +61,22 @@ def test_conversation() -> None:
             sender.send(Message(body, subject="s", application_properties={"n": 1.5}).encode())
         delivery = sender.send(data_head(3000) + b"y" * 10, more=True)
         sender.send_more(delivery, b"y" * 2990)
-        talk.run()
+        talk.turn()
         assert delivery.remote_state == ACCEPTED
         receiver = talk.receiver(Source("q"))
         receiver.flow(10)
-        talk.run()
+        talk.turn()
         first, second, third = receiver.incoming
         receiver.settle(second, ACCEPTED)
         receiver.settle(first, RELEASED)
         receiver.settle(third, ACCEPTED)
-        talk.run()
+        talk.turn()
         receiver.flow(5, drain=True)
-        talk.run()
+        talk.turn()
         listed = talk.session.request(List("q"))
-        talk.run()
+        talk.turn()
         shown = talk.session.request(Show("q", 77))
-        talk.run()
+        talk.turn()
         assert listed.answered
         assert shown.error is not None
         dynamic = talk.receiver(Source(dynamic=True))
@@ -85,16 +85,16 @@ def test_conversation() -> None:
         )
         topic.detach()
         dynamic.detach(closed=False)
-        talk.run()
+        talk.turn()
         transact(talk, sender)
         streamed = sender.send(data_head(3000) + b"z", more=True)
         sender.abort(streamed)
-        talk.run()
+        talk.turn()
         assert talk.client.tick(1.0) is not None
-        talk.run()
+        talk.turn()
         assert talk.client.tick(17.0) is not None
         talk.client.close()
-        talk.run()
+        talk.turn()
     # The rest is for a login of several steps, for a large message after a loss, and for a server that rolls back.
     assert BY_NAME.keys() - names == {"channel-rollback", "handle-prepare", "handle-ready"}
 
@@ -107,7 +107,7 @@ def transact(talk: Talk, sender: SenderLink) -> None:
     txn_id = declared.remote_state.txn_id
     sender.send(Message(b"in it").encode(), state=TransactionalState(txn_id))
     discharge = coordinator.send(Message(AmqpValue(Discharge(txn_id, False))).encode())
-    talk.run()
+    talk.turn()
     assert discharge.remote_state == ACCEPTED
 
 

@@ -73,16 +73,16 @@ def messages() -> Said:
     sender.send(Message(b"two").encode())
     receiver = talk.receiver(Source("q"))
     receiver.flow(10)
-    talk.run()
+    talk.turn()
     first, second = receiver.incoming
     receiver.settle(first, RELEASED)
     receiver.settle(second, ACCEPTED)
     receiver.flow(0)
-    talk.run()
+    talk.turn()
     talk.receiver(Source(dynamic=True))
     topic = talk.receiver(Source("t", capabilities=("topic",), durable="configuration", expiry_policy="never"))
     topic.detach()
-    talk.run()
+    talk.turn()
     yield from crossed(talk.there, talk.back)
 
 
@@ -90,11 +90,11 @@ def looking() -> Said:
     """A queue is listed, and a message of it shown."""
     talk = Talk()
     talk.sender().send(Message(b"one").encode())
-    talk.run()
+    talk.turn()
     listed = talk.session.request(List("q"))
-    talk.run()
+    talk.turn()
     shown = talk.session.request(Show("q", listed.result.numbers[0]))
-    talk.run()
+    talk.turn()
     assert Message.decode(shown.result).body == b"one"
     yield from crossed(talk.there, talk.back)
 
@@ -110,7 +110,7 @@ def transactions(large: bool = False) -> Said:
     body = b"x" * (20_000 if large else 10)
     sender.send(Message(body).encode(), state=TransactionalState(txn_id))
     discharge = coordinator.send(Message(AmqpValue(Discharge(txn_id, False))).encode())
-    talk.run()
+    talk.turn()
     assert isinstance(discharge.remote_state, Rejected) is large
     yield from crossed(talk.there, talk.back)
 
@@ -123,12 +123,12 @@ def refused() -> Said:
 def alive() -> Said:
     """Both ask whether the other is there, and both answer."""
     talk = Talk()
-    for end in (talk.client, talk.served.engine):
+    for end in (talk.client, talk.engine):
         end.tick(1.0)
-    talk.run()
-    for end in (talk.client, talk.served.engine):
+    talk.turn()
+    for end in (talk.client, talk.engine):
         end.tick(17.0)
-    talk.run()
+    talk.turn()
     yield from crossed(talk.there, talk.back)
 
 
@@ -136,11 +136,11 @@ def closing() -> Said:
     """Handle, channel and connection are closed, and each close is answered."""
     talk = Talk()
     talk.sender().detach()
-    talk.run()
+    talk.turn()
     talk.session.end()
-    talk.run()
+    talk.turn()
     talk.client.close()
-    talk.run()
+    talk.turn()
     yield from crossed(talk.there, talk.back)
 
 

@@ -41,10 +41,10 @@ def test_a_message_above_the_limit(streaming: bool, size: int) -> None:
     receiver.flow(10)
     for body in (b"taken", b"left"):
         sender.send(Message(body).encode())
-    talk.run()
+    talk.turn()
     receiver.settle(receiver.incoming[0], ACCEPTED)
     sender.send(Message(b"x" * size).encode())
-    talk.run()
+    talk.turn()
     ended = [event for event in talk.events if isinstance(event, LinkEnded)]
     assert [(event.link, event.closed) for event in ended] == [(receiver, True)]
     assert isinstance(ended[0].error, LinkDetached)
@@ -54,7 +54,7 @@ def test_a_message_above_the_limit(streaming: bool, size: int) -> None:
     assert (sender.attached, other.attached, talk.client.opened) == (True, True, True)
     again = talk.receiver(Source("q"))
     again.flow(10)
-    talk.run()
+    talk.turn()
     assert [Message.decode(each.payload).body for each in again.incoming] == [b"left", b"x" * size]
 
 
@@ -111,7 +111,7 @@ def test_many_that_are_not_whole_at_a_client(by_preparing: bool, monkeypatch: py
     links: list[Any] = [talk.receiver(Source(f"q{n}")) for n in range(11)]
     for link in links:
         link.flow(10)
-    talk.run()
+    talk.turn()
     content = MessageHead(body_size=10_000).write() + PART
     for link in links:
         said: Command = HandleNotify(
@@ -127,7 +127,7 @@ def test_many_that_are_not_whole_at_a_client(by_preparing: bool, monkeypatch: py
     assert talk.client.opened
     for link in links:
         link.detach()
-    talk.run()
+    talk.turn()
     assert talk.client.partial == 0
 
 

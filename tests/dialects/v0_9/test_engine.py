@@ -33,24 +33,24 @@ def test_opening_and_closing() -> None:
     assert pair.client.remote.properties["product"] == "test"
     pair.client.close()
     pair.run()
-    assert isinstance(pair.heard[-1], ConnectionEnded)
-    assert pair.heard[-1].error is None
-    assert isinstance(pair.told[-1], ConnectionEnded)
+    assert isinstance(pair.client_events[-1], ConnectionEnded)
+    assert pair.client_events[-1].error is None
+    assert isinstance(pair.server_events[-1], ConnectionEnded)
 
 
 def test_wrong_password() -> None:
     """The server says no, with the reason that 0-9-1 has for it."""
     pair = Pair("wrong")
     pair.run()
-    assert isinstance(pair.heard[-1], ConnectionEnded)
-    assert type(pair.heard[-1].error).__name__ == "AuthenticationFailed"
+    assert isinstance(pair.client_events[-1], ConnectionEnded)
+    assert type(pair.client_events[-1].error).__name__ == "AuthenticationFailed"
 
 
 def test_sending() -> None:
     """Publishes come in order with where they go, and outcomes come back as confirms, merged."""
     pair = opened()
     sender = pair.client.begin().attach_sender(LinkTerms("s", Source(), Target("q")))
-    pair.attached(sender)
+    pair.until_attached(sender)
     assert sender.credit > 0
     sent = [sender.send(Message(b"m%d" % n).encode()) for n in range(3)]
     pair.run()
@@ -61,7 +61,7 @@ def test_sending() -> None:
     for each in deliveries:
         link.settle(each, ACCEPTED)
     pair.run()
-    outcomes = [event for event in pair.heard if isinstance(event, OutcomesReceived)]
+    outcomes = [event for event in pair.client_events if isinstance(event, OutcomesReceived)]
     assert len(outcomes) == 1
     assert list(outcomes[0].deliveries) == sent
     assert all(each.remote_state == ACCEPTED and each.local_settled for each in sent)
@@ -72,7 +72,7 @@ def test_outcomes_in_any_order() -> None:
     """Unroutable comes back as a return, refused as a nack, and neighbors are accepted all the same."""
     pair = opened()
     sender = pair.client.begin().attach_sender(LinkTerms("s", Source(), Target("q")))
-    pair.attached(sender)
+    pair.until_attached(sender)
     sent = [sender.send(Message(b"m%d" % n).encode()) for n in range(4)]
     pair.run()
     link = pair.publisher()
@@ -97,13 +97,13 @@ def test_no_such_exchange_ends_the_link() -> None:
     pair = opened()
     session = pair.client.begin()
     sender = session.attach_sender(LinkTerms("s", Source(), Target("q")))
-    pair.attached(sender)
+    pair.until_attached(sender)
     sender.send(Message(b"m").encode())
     pair.run()
     link = pair.publisher()
     link.settle(link.incoming[0], Rejected(Error("amqp:not-found", "no exchange")))
     pair.run()
-    ended = [event for event in pair.heard if isinstance(event, LinkEnded)]
+    ended = [event for event in pair.client_events if isinstance(event, LinkEnded)]
     assert isinstance(ended[0].error, LinkDetached)
     assert ended[0].error.info["reply-code"] == 404
     assert session.begun
@@ -114,23 +114,24 @@ def test_receiving_within_credit() -> None:
     pair = opened()
     receiver = pair.client.begin().attach_receiver(LinkTerms("r", Source("q"), Target()))
     receiver.flow(3)
-    pair.attached(receiver)
+    pair.until_attached(receiver)
     link = pair.consumer()
     assert link.credit == 3
     for number in range(3):
         link.send(Message(b"m%d" % number).encode())
     assert link.credit == 0
     pair.run()
-    assert DeliveriesReceived in kinds(pair.heard)
+    assert DeliveriesReceived in kinds(pair.client_events)
     assert receiver.credit == 0
     for delivery in list(receiver.incoming):
         receiver.settle(delivery, ACCEPTED)
-    before = len(pair.octets)
+    octets = pair.client.data_to_send()
+    assert len(octets) == 7 + 4 + 8 + 1 + 1  # one basic.ack
+    pair.server.receive_data(octets)
     pair.run()
-    assert len(pair.octets) - before == 7 + 4 + 8 + 1 + 1  # one basic.ack
-    told = [event for event in pair.told if isinstance(event, OutcomesReceived)]
+    told = [event for event in pair.server_events if isinstance(event, OutcomesReceived)]
     assert [len(event.deliveries) for event in told] == [3]
-    assert CreditChanged in kinds(pair.told)
+    assert CreditChanged in kinds(pair.server_events)
     assert link.credit == 3
 
 
@@ -139,7 +140,7 @@ def test_more_than_the_credit_waits() -> None:
     pair = opened()
     receiver = pair.client.begin().attach_receiver(LinkTerms("r", Source("q"), Target()))
     receiver.flow(2)
-    pair.attached(receiver)
+    pair.until_attached(receiver)
     link = pair.consumer()
     for number in range(2):
         link.send(Message(b"m%d" % number).encode())
@@ -162,7 +163,7 @@ def test_not_one_more_for_who_does_not_refill() -> None:
     receiver = pair.client.begin().attach_receiver(LinkTerms("r", Source("q"), Target()))
     receiver.refills = False
     receiver.flow(1)
-    pair.attached(receiver)
+    pair.until_attached(receiver)
     link = pair.consumer()
     link.send(Message(b"m").encode())
     pair.run()
@@ -185,7 +186,7 @@ def test_requests() -> None:
     assert first.result == QueueFacts("a", 3, 1)
     assert type(second.error).__name__ == "RequestRefused"
     assert third.result.name == "made-up"
-    assert len([event for event in pair.heard if isinstance(event, RequestAnswered)]) == 3
+    assert len([event for event in pair.client_events if isinstance(event, RequestAnswered)]) == 3
 
 
 def test_a_node_that_is_not_there() -> None:
@@ -193,7 +194,7 @@ def test_a_node_that_is_not_there() -> None:
     pair = opened()
     link = pair.client.begin().attach_receiver(LinkTerms("r", Source("nonesuch"), Target()))
     pair.run()
-    ended = [event for event in pair.heard if isinstance(event, LinkEnded)]
+    ended = [event for event in pair.client_events if isinstance(event, LinkEnded)]
     assert ended[0].link is link
     assert isinstance(ended[0].error, LinkDetached)
     assert ended[0].error.condition == "amqp:not-found"
@@ -206,7 +207,7 @@ def test_the_servers_reason_to_close() -> None:
     pair.run()
     pair.server.close(Error("amqp:connection:forced", "shutting down"))
     pair.run()
-    errors = [event.error for event in pair.heard if isinstance(event, LinkEnded | ConnectionEnded)]
+    errors = [event.error for event in pair.client_events if isinstance(event, LinkEnded | ConnectionEnded)]
     assert len(errors) == 2
     assert all(isinstance(error, ConnectionClosed) for error in errors)
     assert errors[0] is not None
@@ -218,7 +219,7 @@ def test_large_messages_go_in_frames() -> None:
     """A body larger than a frame comes whole."""
     pair = opened()
     sender = pair.client.begin().attach_sender(LinkTerms("s", Source(), Target("q")))
-    pair.attached(sender)
+    pair.until_attached(sender)
     sender.send(Message(b"x" * 300_000).encode())
     pair.run()
     assert Message.decode(pair.publisher().incoming[0].payload).body == b"x" * 300_000

@@ -70,10 +70,14 @@ class Wire(Served):
             back = self.server.data_to_send()
             if back:
                 self.client.receive_data(back)
+            self.crossed(there, back)
             seen += self.client.events()
             if not there and not back:
                 self.events += seen
                 return seen
+
+    def crossed(self, there: bytes, back: bytes) -> None:
+        """Hear what the client said, and what it was answered."""
 
     def send_to(self, target: Any, *, source: Source | None = None, **terms: Any) -> SenderLink:
         """A sender link of the client's."""

@@ -138,8 +138,8 @@ def test_a_commit_waits_too() -> None:
     """A message of a transaction goes when there is room."""
     talk = Talk()
     sender = talk.sender("q")
-    talk.served.vhost.blocked = "no memory"
-    talk.served.peer.blocked_or_not()
+    talk.vhost.blocked = "no memory"
+    talk.peer.blocked_or_not()
     coordinator = talk.session.attach_sender(LinkTerms("t", Source(), Coordinator()))
     declared = coordinator.send(Message(AmqpValue(Declare())).encode()).remote_state
     assert isinstance(declared, Declared)
@@ -147,14 +147,14 @@ def test_a_commit_waits_too() -> None:
     while sender.credit:
         sender.send(Message(b"x" * 9000).encode())
     discharge = coordinator.send(Message(AmqpValue(Discharge(declared.txn_id, False))).encode())
-    talk.run()
+    talk.turn()
     before = len(talk.there)
-    talk.run()
+    talk.turn()
     assert (discharge.remote_state, b"in it" in talk.there, len(talk.there)) == (None, False, before)
-    talk.served.vhost.blocked = None
-    talk.served.peer.blocked_or_not()
+    talk.vhost.blocked = None
+    talk.peer.blocked_or_not()
     for _ in range(20):
-        talk.run()
+        talk.turn()
     assert (discharge.remote_state, b"in it" in talk.there) == (ACCEPTED, True)
 
 
@@ -311,12 +311,12 @@ def test_a_commit_counts() -> None:
         sender.send(Message(b"x" * 9000).encode(), state=TransactionalState(declared.txn_id))
     assert sender.credit > 0
     discharge = coordinator.send(Message(AmqpValue(Discharge(declared.txn_id, False))).encode())
-    engine, peer = talk.served.engine, talk.served.peer
+    engine, peer = talk.engine, talk.peer
     engine.receive_data(talk.client.data_to_send())
     peer.handle(engine.events())
     talk.client.receive_data(engine.data_to_send())
     assert (discharge.remote_state, sender.credit) == (None, 0)
-    talk.run()
+    talk.turn()
     assert discharge.remote_state == ACCEPTED
     assert sender.credit > 0
 

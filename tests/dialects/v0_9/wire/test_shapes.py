@@ -101,7 +101,7 @@ def asker_for_replies() -> Ready:
 def server_of_publisher() -> Ready:
     pair = joined()
     link = pair.client.begin().attach_sender(LinkTerms("s", Source(), Target("q")))
-    pair.attached(link)
+    pair.until_attached(link)
     link.send(Message(b"m").encode())
     pair.run()
     return pair.server, channel_of(link).number, lambda: deliveries(pair.publisher())
@@ -111,7 +111,7 @@ def server_of_consumer() -> Ready:
     pair = joined()
     link = pair.client.begin().attach_receiver(LinkTerms("r", Source("q"), Target()))
     link.flow(10)
-    pair.attached(link)
+    pair.until_attached(link)
     sent = sends(pair, 5)
     return pair.server, channel_of(link).number, lambda: states(sent)
 

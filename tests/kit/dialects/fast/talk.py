@@ -7,7 +7,6 @@ from typing import Any
 
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._virtual_host_core import VirtualHostCore
-from amqp10.dialects.fast import DIALECT
 from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelClose,
@@ -20,26 +19,27 @@ from amqp10.dialects.fast.wire.commands import (
     HandleOpen,
 )
 from amqp10.dialects.fast.wire.frames import INITIATION, CommandReader, encode_command
-from amqp10.engine import ConnectionTerms, Event, LinkTerms, ReceiverLink, SenderLink
+from amqp10.engine import Event, LinkTerms, ReceiverLink, SenderLink
 from amqp10.messaging import Source, Target
 
 from ...broker.served import Served
+from ...broker.wire import Wire
 from .second_decoder import read, write
 
+LARGEST = 10_000
+"""Octets of a message."""
 
-class Broker(Served):
-    """The broker's side of a connection, and a broker of its own."""
+
+def new_vhost() -> VirtualHostCore:
+    """A virtual host with nothing in it."""
+    return VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+
+
+class HostileClient(Served):
+    """The broker's side of a connection; what is said to it is up to the test."""
 
     def __init__(self) -> None:
-        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
-        super().__init__("fast", vhost, max_message_size=10_000)
-
-
-class HostileClient(Broker):
-    """The same, and what is said to it is up to the test."""
-
-    def __init__(self) -> None:
-        super().__init__()
+        super().__init__("fast", new_vhost(), max_message_size=LARGEST)
         self.reader = CommandReader(1 << 20)
 
     def says(self, data: bytes) -> list[Command]:
@@ -78,44 +78,36 @@ def codes(answers: list[Command]) -> dict[str, int]:
     }
 
 
-class Talk:
-    """A client engine before the embedded broker; all that crosses is kept."""
+class Talk(Wire):
+    """A client engine before the embedded broker.
+
+    Attributes:
+        there: all that the client has said.
+        back: all that the broker has said.
+    """
 
     def __init__(self, **client: Any) -> None:
-        self.served = Broker()
-        self.client = DIALECT.client(ConnectionTerms("c", **client), None, True)
         self.there, self.back = b"", b""
-        self.events: list[Event] = []
-        self.client.start()
-        self.client.open()
-        self.run()
-        self.session = self.client.begin()
-        self.run()
+        super().__init__(new_vhost(), "fast", max_message_size=LARGEST, **client)
 
-    def run(self) -> None:
-        """Carry octets until neither side says more."""
-        engine, peer = self.served.engine, self.served.peer
-        for _ in range(8):
-            data = self.client.data_to_send()
-            self.there += data
-            engine.receive_data(data)
-            for _ in range(4):
-                while events := engine.events():
-                    peer.handle(events)
-                answer = engine.data_to_send()
-                self.back += answer
-                self.client.receive_data(answer)
-            self.events += self.client.events()
+    def turn(self) -> list[Event]:
+        """Act on what the broker's engine has to say of itself, then carry octets."""
+        self.settle_down()
+        return super().turn()
+
+    def crossed(self, there: bytes, back: bytes) -> None:
+        self.there += there
+        self.back += back
 
     def sender(self, address: str | None = "q", **terms: Any) -> SenderLink:
         link = self.session.attach_sender(LinkTerms(f"s-{len(self.there)}", Source(), Target(address), **terms))
-        self.run()
+        self.turn()
         assert link.attached
         return link
 
     def receiver(self, source: Source, **terms: Any) -> ReceiverLink:
         link = self.session.attach_receiver(LinkTerms(f"r-{len(self.there)}", source, Target(), **terms))
-        self.run()
+        self.turn()
         assert link.attached
         return link
 

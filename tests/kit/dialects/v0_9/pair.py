@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amqp10.dialects.v0_9 import DIALECT
 from amqp10.engine import (
     ConnectionOpened,
     ConnectionTerms,
@@ -18,40 +17,29 @@ from amqp10.engine import (
 )
 from amqp10.messaging import Error
 from amqp10.sasl import Authenticator, Plain
+from amqp10.testing import EnginePair
 
 
-class Pair:
-    """A client and a server engine; `run` carries what they write to each other until they have nothing to say."""
+class Pair(EnginePair):
+    """Both engines; the server's owner takes what it is asked for."""
 
     def __init__(self, password: str = "secret") -> None:
-        authenticator = Authenticator({"user": "secret"}).for_connection(secure=True)
-        self.client = DIALECT.client(ConnectionTerms("client"), (Plain("user", password),), True)
-        self.server = DIALECT.server(ConnectionTerms("server", properties={"product": "test"}), authenticator)
-        self.heard: list[Event] = []
-        self.told: list[Event] = []
-        self.octets = b""
-        self.client.start()
-        self.server.start()
+        super().__init__(
+            server=ConnectionTerms("server", properties={"product": "test"}),
+            mechanisms=(Plain("user", password),),
+            authenticator=Authenticator({"user": "secret"}).for_connection(secure=True),
+            dialect="0-9-1",
+        )
+        self._acted = 0
         self.client.open()
 
-    def run(self) -> None:
-        moved = True
-        while moved:
-            moved = False
-            for engine, other in ((self.client, self.server), (self.server, self.client)):
-                data = engine.data_to_send()
-                if data:
-                    moved = True
-                    self.octets += data if engine is self.client else b""
-                    other.receive_data(data)
-                self._collect()
-
-    def _collect(self) -> None:
-        self.heard += self.client.events()
-        while events := self.server.events():
-            for event in events:
-                self.told.append(event)
-                self.act(event)
+    def run(self, chunk: int | None = None) -> None:
+        """Carry bytes, and act on what the server hears, until neither has anything to say."""
+        super().run(chunk)
+        while self._acted < len(self.server_events):
+            self._acted += 1
+            self.act(self.server_events[self._acted - 1])
+            super().run(chunk)
 
     def act(self, event: Event) -> None:
         """Act as the owner of the server."""
@@ -74,7 +62,7 @@ class Pair:
             if isinstance(link, ReceiverLink):
                 link.flow(10)
 
-    def attached(self, link: SenderLink | ReceiverLink) -> SenderLink | ReceiverLink:
+    def until_attached(self, link: SenderLink | ReceiverLink) -> SenderLink | ReceiverLink:
         self.run()
         assert link.attached
         return link
@@ -83,13 +71,13 @@ class Pair:
         """The server's link for what the client publishes."""
         return next(
             event.link
-            for event in self.told
+            for event in self.server_events
             if isinstance(event, LinkAttached) and isinstance(event.link, ReceiverLink)
         )
 
     def consumer(self) -> SenderLink:
         """The server's link for what the client consumes."""
-        found = [e.link for e in self.told if isinstance(e, LinkAttached) and isinstance(e.link, SenderLink)]
+        found = [e.link for e in self.server_events if isinstance(e, LinkAttached) and isinstance(e.link, SenderLink)]
         return found[-1]
 
 
