@@ -108,16 +108,16 @@ def one_read(consumers: int) -> Callable[[], object]:
 def one_ack(consumers: int) -> Callable[[], object]:
     """Take and settle a message by basic.get, at the limit that the consumers of a channel share."""
     client = Client091(broker())
-    client.take(said(BasicQos(prefetch_count=4, global_=True)) + said(QueueDeclare(queue="s")))
+    client.put(said(BasicQos(prefetch_count=4, global_=True)) + said(QueueDeclare(queue="s")))
     for _ in range(consumers):
-        client.take(said(BasicConsume(queue="s")))
-    client.take(published("s") + published("r") * 3)
-    client.take(said(BasicGet(queue="r")))
+        client.put(said(BasicConsume(queue="s")))
+    client.put(published("s") + published("r") * 3)
+    client.put(said(BasicGet(queue="r")))
     number = 5
     client.heard.clear()
 
     def act() -> None:
-        client.take(said(BasicAck(number)) + said(BasicGet(queue="r")))
+        client.put(said(BasicAck(number)) + said(BasicGet(queue="r")))
         assert client.heard == ["basic.get-ok"]
 
     return act
@@ -126,13 +126,13 @@ def one_ack(consumers: int) -> Callable[[], object]:
 def one_pause(consumers: int) -> Callable[[], object]:
     """Pause a channel with consumers, and let it go on."""
     client = Client091(broker())
-    client.take(said(QueueDeclare(queue="s")))
+    client.put(said(QueueDeclare(queue="s")))
     for _ in range(consumers):
-        client.take(said(BasicConsume(queue="s")))
+        client.put(said(BasicConsume(queue="s")))
 
     def act() -> None:
-        client.take(said(ChannelFlow(False)))
-        client.take(said(ChannelFlow(True)))
+        client.put(said(ChannelFlow(False)))
+        client.put(said(ChannelFlow(True)))
 
     return act
 

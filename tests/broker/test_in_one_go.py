@@ -117,8 +117,8 @@ def test_in_one_go(dialect: str, seed: int) -> None:
         if isinstance(client, Client):
             client.consumes()
         for portion in portions:
-            client.take(portion)
+            client.put(portion)
         heard = client.heard if isinstance(client, Client091) else len(client.engine.sessions)  # type: ignore[attr-defined]
         queue = queue_of(vhost, "q")
-        results.append((queue.depth, queue.enqueued, len(client.peer.transactions), heard))
+        results.append((queue.depth, queue.enqueued, len(client.served.peer.transactions), heard))
     assert results[0] == results[1] == results[2]

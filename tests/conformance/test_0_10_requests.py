@@ -25,7 +25,7 @@ from amqp10.dialects.v0_10.wire.commands import (
 )
 from amqp10.dialects.v0_10.wire.struct import Command
 
-from ..kit.conformance.older import Client010, Client09, new_vhost
+from ..kit.broker.older_clients import Client010, Client09, new_vhost
 
 MATCH = {"x-match": "all", "colour": "red"}
 

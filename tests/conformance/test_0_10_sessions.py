@@ -33,7 +33,7 @@ from amqp10.dialects.v0_10.wire.controls import (
 from amqp10.dialects.v0_10.wire.frames import encode_control
 from amqp10.dialects.v0_10.wire.struct import Command
 
-from ..kit.conformance.older import Client010
+from ..kit.broker.older_clients import Client010
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from amqp10.dialects.v0_9.wire.methods import (
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1, Variant
 
-from ..kit.conformance.older import Client09
+from ..kit.broker.older_clients import Client09
 from .test_0_9_1_requests import FAMILY, said_by
 
 

@@ -11,7 +11,7 @@ from amqp10.dialects.v0_9.wire.methods import BasicGet, BasicGetOk, BasicPublish
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
-from ..kit.conformance.older import Client09
+from ..kit.broker.older_clients import Client09
 
 SAID: list[dict[str, Any]] = [
     {},

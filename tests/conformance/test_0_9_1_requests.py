@@ -44,7 +44,7 @@ from amqp10.dialects.v0_9.wire.rare_methods import (
 )
 from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
-from ..kit.conformance.older import Client09
+from ..kit.broker.older_clients import Client09
 
 FAMILY = pytest.mark.parametrize(
     ("name", "variant"), [("0-9-1", V0_9_1), ("0-9", V0_9), ("0-9-draft", V0_9_DRAFT)], ids=["0-9-1", "0-9", "draft"]

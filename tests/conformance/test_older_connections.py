@@ -38,7 +38,7 @@ from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, dialect
 from amqp10.errors import AuthenticationFailed, ConnectionLost
 from amqp10.sasl import Anonymous, Authenticator, ScramSha256
 
-from ..kit.conformance.older import Client010, Client09
+from ..kit.broker.older_clients import Client010, Client09
 from ..kit.dialects.v0_10.raw_peer import Raw
 
 FAMILY = pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_sent(vhost: VirtualHostCore, accept_mode: int) -> None:
     client = Client(vhost)
     send = MessageTransfer("", accept_mode, 0)
     assert client.says(TxSelect(), send, TxCommit(), send, TxRollback(), send, send, TxCommit()) == 3
-    assert client.peer.transactions.keys() == {client.engine.sessions[1].transaction}  # type: ignore[attr-defined]
+    assert client.served.peer.transactions.keys() == {client.engine.sessions[1].transaction}  # type: ignore[attr-defined]
 
 
 def test_accepted(vhost: VirtualHostCore) -> None:

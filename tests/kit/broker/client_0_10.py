@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
@@ -12,44 +10,27 @@ from amqp10.dialects.v0_10.wire.commands import (
     MessageSubscribe,
     MessageTransfer,
 )
-from amqp10.dialects.v0_10.wire.controls import (
-    ConnectionOpen,
-    ConnectionStartOk,
-    ConnectionTuneOk,
-    SessionAttach,
-    SessionCommandPoint,
-)
-from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_command, encode_control
+from amqp10.dialects.v0_10.wire.frames import encode_command
 from amqp10.dialects.v0_10.wire.struct import Command
 
-from .served import Served
+from .older_clients import Client010
 from .wire import queue_of
 
 HEADER = DeliveryProperties(routing_key="q").encode_struct32()
 
 
-class Client(Served):
+class Client(Client010):
     """With a session, and a queue "q"."""
 
     def __init__(self, vhost: VirtualHostCore) -> None:
-        super().__init__("0-10", vhost)
+        super().__init__(vhost)
         vhost.declare("q", "queue")
-        controls: list[tuple[int, Any]] = [
-            (0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US")),
-            (0, ConnectionTuneOk(256, 65_535, 0)),
-            (0, ConnectionOpen("", [])),
-            (1, SessionAttach(b"s")),
-            (1, SessionCommandPoint(0, 0)),
-        ]
-        self.take(PROTOCOL_HEADER)
-        for channel, control in controls:
-            self.take(encode_control(channel, control.encode()))
 
     def says(self, *commands: Command) -> int:
         """All of it in one go; how many messages are in the queue then."""
-        self.take(b"".join(map(octets, commands)))
+        self.put(b"".join(map(octets, commands)))
         assert len(self.engine.sessions) == 1  # type: ignore[attr-defined]
-        return queue_of(self.vhost, "q").depth
+        return queue_of(self.served.vhost, "q").depth
 
     def consumes(self) -> list[Command]:
         """Three messages; what accepts each."""

@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_9.channel import BASIC
-from amqp10.dialects.v0_9.wire.frames import FrameReader
 from amqp10.dialects.v0_9.wire.framing import METHOD
 from amqp10.dialects.v0_9.wire.method_table import Method
-from amqp10.dialects.v0_9.wire.methods import (
-    BasicConsume,
-    BasicDeliver,
-    BasicPublish,
-    BasicQos,
-    ChannelOpen,
-    ConnectionOpen,
-    ConnectionStartOk,
-    ConnectionTuneOk,
-    QueueDeclare,
-)
+from amqp10.dialects.v0_9.wire.methods import BasicConsume, BasicDeliver, BasicPublish, BasicQos, QueueDeclare
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1
 
-from .served import Served
+from .older_clients import Client09
 
 
-class Client091(Served):
-    """With a channel that has three of five messages in "q" to settle."""
+class Client091(Client09):
+    """With a channel that has three of five messages in "q" to settle.
+
+    Attributes:
+        heard: the names of the methods that came, but for deliveries.
+    """
 
     def __init__(self, vhost: VirtualHostCore) -> None:
-        super().__init__("0-9-1", vhost)
-        self._reader = FrameReader(V0_9_1.framing, 1 << 20)
         self.heard: list[str] = []
-        self.take(V0_9_1.header)
-        self.take(said(ConnectionStartOk(client_properties={}, mechanism="ANONYMOUS", response=b"", locale="en_US"), 0))
-        self.take(said(ConnectionTuneOk(100, 131_072, 0), 0) + said(ConnectionOpen("/"), 0))
-        for each in (
-            said(ChannelOpen()),
-            said(QueueDeclare(queue="q")),
-            said(QueueDeclare(queue="r")),
-            *[published("q")] * 5,
-        ):
-            self.take(each)
-        self.take(said(BasicQos(prefetch_count=3)) + said(BasicConsume(queue="q")))
+        super().__init__(vhost)
+        for each in (said(QueueDeclare(queue="q")), said(QueueDeclare(queue="r")), *[published("q")] * 5):
+            self.put(each)
+        self.do(BasicQos(prefetch_count=3), BasicConsume(queue="q"))
         self.heard.clear()
 
-    def take(self, data: bytes) -> bytes:
-        answer = super().take(data)
-        self._reader.feed(answer.removeprefix(V0_9_1.header))
-        for kind, _, payload in self._reader.frames():
-            method = V0_9_1.methods.decode(payload) if kind == METHOD else None
-            if method is not None and not isinstance(method, BasicDeliver):
-                self.heard.append(method.name)
-        return answer
+    def put(self, data: bytes) -> list[Any]:
+        methods = super().put(data)
+        self.heard += [each.name for each in methods if each is not None and not isinstance(each, BasicDeliver)]
+        return methods
 
 
 def said(method: Method, channel: int = 1) -> bytes:

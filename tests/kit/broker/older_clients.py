@@ -22,8 +22,8 @@ from amqp10.dialects.v0_10.wire.controls import SessionAttach, SessionCommandPoi
 from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_command
 from amqp10.dialects.v0_10.wire.struct import Command
 
-from ..broker.served import Served
 from ..dialects.v0_10.raw_peer import Raw
+from .served import Served
 
 
 def new_vhost() -> VirtualHostCore:
