@@ -282,13 +282,13 @@ class SessionEndpoint(SessionCore, Machine[SessionState]):
 
     def receive_alike(self, layout: TransferLayout, run: list[Alike]) -> bool:
         """Receive transfers within `room_for`; return False, and do nothing, if one is out of order."""
-        link = self._by_remote_handle[layout.transfer.handle]
+        link, taken = self._by_remote_handle[layout.transfer.handle], len(run)
         assert self._expected_id is not None
         if not link.receive_messages(layout.transfer, run, self._expected_id):
             return False
-        self._expected_id = self._expected_id + len(run) & SERIAL_MASK
+        self._expected_id = self._expected_id + taken & SERIAL_MASK
         window = self.window
-        window.received_many(len(run))
+        window.received_many(taken)
         if window.needs_refresh and self.state is SessionState.MAPPED:
             self.send_flow()
         return True

@@ -60,7 +60,8 @@ class Dispositions:
             self._write(as_receiver, settled, state, [number])
             return
         ids.append(number)
-        self.last_outcome, self.last_ids = state if as_receiver and settled else self, ids
+        self.last_outcome = state if as_receiver and settled else self
+        self.last_ids = ids
 
     def accept_run(self, numbers: Sequence[int]) -> None:
         if not self._session.ended_locally:

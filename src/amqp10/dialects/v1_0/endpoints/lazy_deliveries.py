@@ -29,7 +29,7 @@ class TransferRun(LazyRun):
         payloads: tuple[bytes, ...],
         incoming: dict[int, IncomingDelivery],
     ) -> None:
-        super().__init__(kind, bool(like.settled), numbers, tags)
+        super().__init__(kind, like.settled is True, numbers, tags)
         self.message_format: int = like.message_format or 0
         self.state: Any = like.state
         self._payloads = payloads

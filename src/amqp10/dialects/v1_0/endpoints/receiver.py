@@ -155,18 +155,17 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
         if self.detach_sent:
             self.check_errant("transfer")
             return
+        if self._streaming:
+            self._receive_streamed(frame, bytes(payload))
+            return
         if (
             self._partial is not None
-            or self._streaming
             or frame.more
             or frame.aborted
             or frame.rcv_settle_mode is not None
             or frame.resume
         ):
-            if self._streaming:
-                self._receive_streamed(frame, bytes(payload))
-            else:
-                self._receive_part(frame, payload)
+            self._receive_part(frame, payload)
             return
         if not self.flow_state.received():
             self._overrun()
@@ -292,7 +291,8 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
         self, first: Transfer, payload: bytes | SplitPayload, settled: bool, state: DeliveryState | None
     ) -> IncomingDelivery | None:
         """Take a complete delivery, or on a link that streams a new one. benchmarks/run.py, "receive"."""
-        number, tag = first.delivery_id, first.delivery_tag
+        number = first.delivery_id
+        tag = first.delivery_tag
         if number is None or tag is None:
             self.fail("amqp:invalid-field", "the first transfer of a delivery without delivery-id or delivery-tag")
             return None
@@ -325,14 +325,15 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
 
         benchmarks/budget.py, "receive": with `wire.bulk` more than half of the steps.
         """
-        settled = bool(like.settled)
+        settled = like.settled is True
         numbers, tags, payloads = zip(*run, strict=True)
         taken = len(run)
         following: Iterable[int] = range(expected, expected + taken)
         if expected + taken > 1 << 32:
             following = (number & 0xFFFF_FFFF for number in following)
-        is_new = settled or (len(set(tags)) == taken and self._unsettled.keys().isdisjoint(tags))
-        if not is_new or numbers != tuple(following):
+        if not settled and (len(set(tags)) < taken or not self._unsettled.keys().isdisjoint(tags)):
+            return False
+        if numbers != tuple(following):
             return False
         if self._limit is not None and max(map(len, payloads)) > self._limit:
             return False
@@ -631,10 +632,9 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
             return
         if settled is None:
             settled = not self._second or (self._settle_first is not None and number in self._settle_first)
-        dispositions = self.session.dispositions
         if delivery.state is not None:
-            dispositions.flush()  # what was said of it before goes first
-        dispositions.dispose(True, number, settled, state)
+            self.session.dispositions.flush()  # what was said of it before goes first
+        self.session.dispositions.dispose(True, number, settled, state)
         if state is not None:
             delivery.state = state
         if settled:
