@@ -279,6 +279,7 @@ FEW_NEED = {"amqp10.azure", "asyncio", "cryptography", "http.client", "shutil", 
 """Modules that are imported where they are needed, for they take a large part of the start of a process."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "most", "without"),
     [

@@ -54,6 +54,7 @@ async def declare(url: str) -> None:
         assert_type(xa.start(amqp010.Xid(1, b"g", b"b")), amqp010.XAStatus)
 
 
+@pytest.mark.slow
 def test_checkers_agree() -> None:
     """pyright knows the same types as mypy, which checks all tests: it finds no `assert_type` here that fails."""
     run = subprocess.run(
