@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from amqp10.engine import (
@@ -46,6 +48,33 @@ def test_held_by_both(by: str) -> None:
     assert (sent.remote_state, sent.remote_settled) == (ACCEPTED, True)
     assert not ends.sender.unsettled
     assert not ends.receiver.unsettled
+
+
+def test_ends(by: str) -> None:
+    """The part that resumes is there from the attach until the last delivery has its place, and at no other time."""
+
+    def resuming() -> list[bool]:
+        links: list[Any] = [ends.sender, ends.receiver]
+        return [link.resumption is not None for link in links]
+
+    ends = Ends(by=by)
+    assert resuming() == [False, False]
+    for _ in range(2):
+        ends.sender.send(BODY)
+    held = ends.came()
+    ends.resume(credit=0)
+    assert resuming() == [True, True]
+    ends.receiver.flow(1)
+    ends.pair.run()
+    assert resuming() == [True, True]
+    ends.receiver.flow(1)
+    ends.pair.run()
+    assert resuming() == [False, False]
+    for delivery in held:
+        ends.receiver.settle(delivery, ACCEPTED)
+    assert len(ends.told(OutcomesReceived)) == 2
+    ends.resume()
+    assert resuming() == [False, False]
 
 
 def test_outcome_in_the_map(by: str) -> None:
