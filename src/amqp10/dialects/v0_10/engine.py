@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
+from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
 from ...engine import (
     ConnectionEnded,
@@ -61,12 +62,17 @@ if TYPE_CHECKING:
 _TELLING = frozenset({ConnectionState.OPENING, ConnectionState.OPEN_RCVD, ConnectionState.OPEN})
 
 
-class V010Engine(TimedEngine, Machine[ConnectionState]):
+class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
     """One end of an AMQP 0-10 connection, see `Engine`; `ClientEngine` and `ServerEngine` are the two."""
 
     noun = "connection"
     transitions: ClassVar[dict[tuple[ConnectionState, Step], ConnectionState]] = CONNECTION
     login: ClientLogin | ServerLogin
+    handlers: ClassVar[Handlers] = {
+        ConnectionHeartbeat: "_receive_heartbeat",
+        ConnectionClose: "_receive_close",
+        ConnectionCloseOk: "_receive_close_ok",
+    }
 
     def __init__(self, role: Role, terms: ConnectionTerms) -> None:
         self.role = role
@@ -176,23 +182,24 @@ class V010Engine(TimedEngine, Machine[ConnectionState]):
         """Go on after the peer's header."""
 
     def _receive_control(self, control: Control) -> None:
-        """Handle a control of the connection."""
-        if isinstance(control, ConnectionHeartbeat):
+        """Handle a control of the connection; after this side's close, drop all that does not end it."""
+        kind = type(control)
+        handler = self.by_type.get(kind)
+        if self.state is ConnectionState.CLOSING and kind not in V010Engine.handlers:
             return
-        if isinstance(control, ConnectionClose):
-            self._receive_close(control)
-        elif isinstance(control, ConnectionCloseOk) and self.state is ConnectionState.CLOSING:
-            self._end(None)
-        elif self.state is ConnectionState.CLOSING:
-            pass
-        elif self.state is not ConnectionState.OPENING:
+        if self.state is not ConnectionState.OPENING and kind not in V010Engine.handlers:
             raise RemoteProtocolError(f"{control.spec_name} on a connection that is open", "amqp:illegal-state")
-        else:
-            self._receive_opening(control)
+        if handler is None:
+            raise out_of_order(control)
+        handler(self, control)
 
-    @abstractmethod
-    def _receive_opening(self, control: Control) -> None:
-        """Receive a control that opens a connection."""
+    def _receive_heartbeat(self, control: ConnectionHeartbeat) -> None:
+        """Do nothing: that something came is noted already."""
+
+    def _receive_close_ok(self, control: ConnectionCloseOk) -> None:
+        if self.state is not ConnectionState.CLOSING:
+            raise out_of_order(control)
+        self._end(None)
 
     def _receive_stray(self, assembly: Assembly) -> None:
         """Receive input on a channel without a session: it comes late."""
@@ -339,3 +346,8 @@ class V010Engine(TimedEngine, Machine[ConnectionState]):
                 session.over(error)
         self.sessions.clear()
         self.emit(ConnectionEnded(error))
+
+
+def out_of_order(control: Control) -> RemoteProtocolError:
+    """Return the error for a control that has no place in the present state of the connection."""
+    return RemoteProtocolError(f"{control.spec_name} out of order", "amqp:illegal-state")

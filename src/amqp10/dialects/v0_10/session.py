@@ -8,9 +8,9 @@ completion of its command, the last command of an output asks for it by its sync
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
 from ...engine import OutcomesReceived, Session, SessionTerms, SessionUnmapped, SettlementsReceived
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError, SessionEnded
@@ -27,7 +27,7 @@ from .command_ids import (
     unwrap_serial,
 )
 from .states import SESSION, SessionState, Step
-from .wire.commands import ExecutionException, ExecutionResult, MessageTransfer
+from .wire.commands import ExecutionException, ExecutionResult, ExecutionSync, MessageTransfer
 from .wire.controls import (
     SessionAttach,
     SessionAttached,
@@ -69,7 +69,7 @@ _ENDED_LOCALLY: Final = frozenset(
 _WRITABLE: Final = frozenset({SessionState.ATTACH_RCVD, SessionState.ATTACHED})
 
 
-class SessionEndpoint(Session, Machine[SessionState]):
+class SessionEndpoint(Dispatcher, Session, Machine[SessionState]):
     """One end of a session, on a channel.
 
     Attributes:
@@ -78,6 +78,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
         writable: commands may be sent: the session is attached.
         name: names the session as long as it lives, on any transport.
         outbox, inbox: the commands of this side, and of the peer.
+        handlers: those of controls are called with the control, those of commands with the number and the command.
         timeout: seconds that the peer keeps the session after its transport is lost.
     """
 
@@ -89,6 +90,24 @@ class SessionEndpoint(Session, Machine[SessionState]):
     away: bool
     ended_locally: bool
     writable: bool
+    handlers: ClassVar[Handlers] = {
+        SessionAttach: "_receive_attach",
+        SessionAttached: "_receive_attached",
+        SessionDetach: "_receive_detach",
+        SessionDetached: "_receive_detached",
+        SessionRequestTimeout: "_receive_request_timeout",
+        SessionTimeout: "_receive_timeout",
+        SessionCommandPoint: "_receive_command_point",
+        SessionExpected: "_receive_expected",
+        SessionConfirmed: "_receive_confirmed",
+        SessionCompleted: "_receive_completed",
+        SessionKnownCompleted: "_receive_known_completed",
+        SessionFlush: "_receive_flush",
+        SessionGap: "_receive_gap",
+        ExecutionSync: "_receive_sync",
+        ExecutionResult: "_receive_result",
+        ExecutionException: "_receive_exception",
+    }
 
     def __init__(self, engine: EndpointEngine, channel: int) -> None:
         self.engine = engine
@@ -228,7 +247,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
         """Handle a control or command of the peer on this channel."""
         if assembly.kind == CONTROL:
             control = decode_control(assembly.front)
-            handler = _CONTROLS.get(type(control))
+            handler = self.by_type.get(type(control))
             if handler is None:
                 raise RemoteProtocolError(f"{control.spec_name} on a session's channel", "amqp:illegal-state")
             handler(self, control)
@@ -399,7 +418,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
 
     # What every session does with commands
 
-    def sync(self, number: int) -> None:
+    def _receive_sync(self, number: int, command: ExecutionSync) -> None:
         """Complete the command `number` once all before it are completed.
 
         Raises:
@@ -410,13 +429,14 @@ class SessionEndpoint(Session, Machine[SessionState]):
         self.inbox.complete_in_turn(number)
         self.engine.flush_later(self)
 
-    def result(self, control: ExecutionResult) -> None:
+    def _receive_result(self, number: int, command: ExecutionResult) -> None:
         """Hand the result of a command of this side to its owner."""
-        sent = self.outbox.open.get(unwrap_serial(control.command_id, self.outbox.next))
+        sent = self.outbox.open.get(unwrap_serial(command.command_id, self.outbox.next))
         if sent is not None and sent.owner is not None:
-            sent.owner.result(sent, control.value)
+            sent.owner.result(sent, command.value)
+        self.complete(number)
 
-    def excepted(self, exception: ExecutionException) -> None:
+    def _receive_exception(self, number: int, exception: ExecutionException) -> None:
         """End the session, for a command of this side failed."""
         text = exception.description
         info = {"reply-code": exception.error_code}
@@ -523,20 +543,3 @@ def reframe(frames: bytearray, channel: int, max_payload: int) -> bytearray:
     assert assembly is not None
     body = assembly.payload if assembly.body is not None else None
     return bytearray(encode_command(channel, assembly.front, assembly.header, body, max_payload))
-
-
-_CONTROLS: Final[dict[type[Control], Callable[[Any, Any], None]]] = {
-    SessionAttach: lambda session, control: session._receive_attach(control),
-    SessionAttached: lambda session, control: session._receive_attached(control),
-    SessionDetach: lambda session, control: session._receive_detach(control),
-    SessionDetached: lambda session, control: session._receive_detached(control),
-    SessionRequestTimeout: lambda session, control: session._receive_request_timeout(control),
-    SessionTimeout: lambda session, control: session._receive_timeout(control),
-    SessionCommandPoint: lambda session, control: session._receive_command_point(control),
-    SessionExpected: lambda session, control: session._receive_expected(control),
-    SessionConfirmed: lambda session, control: session._receive_confirmed(control),
-    SessionCompleted: lambda session, control: session._receive_completed(control),
-    SessionKnownCompleted: lambda session, control: session._receive_known_completed(control),
-    SessionFlush: lambda session, control: session._receive_flush(control),
-    SessionGap: lambda session, control: session._receive_gap(control),
-}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from ...._dispatcher import Handlers
 from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Engine, Role, SessionTerms
-from ....errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError, RemoteProtocolError
-from ..engine import V010Engine
+from ....errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError
+from ..engine import V010Engine, out_of_order
 from ..login import ClientLogin
 from ..states import ConnectionState, Step
 from ..wire.controls import ConnectionOpenOk, ConnectionRedirect, ConnectionSecure, ConnectionStart, ConnectionTune
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ....engine import Session
     from ....sasl import Mechanism
     from ..owners import EngineSession
-    from ..wire.struct import Control
 
 S = TypeVar("S", bound="EngineSession")
 
@@ -34,6 +34,13 @@ class ClientEngine(V010Engine):
     """
 
     remote: ConnectionTerms | None
+    handlers: ClassVar[Handlers] = {
+        ConnectionStart: "_receive_start",
+        ConnectionSecure: "_receive_secure",
+        ConnectionTune: "_receive_tune",
+        ConnectionOpenOk: "_receive_open_ok",
+        ConnectionRedirect: "_receive_redirect",
+    }
 
     def __init__(self, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
         super().__init__(Role.CLIENT, terms)
@@ -51,33 +58,38 @@ class ClientEngine(V010Engine):
         if self._open_asked and self.login.proved:
             self.login.open(self.terms)
 
-    def _receive_opening(self, control: Control) -> None:
+    def _receive_start(self, control: ConnectionStart) -> None:
+        self.login.start(control)
+
+    def _receive_secure(self, control: ConnectionSecure) -> None:
+        self.login.secure(control)
+
+    def _receive_tune(self, control: ConnectionTune) -> None:
+        self.login.tune(control)
+        self.emit(Authenticated(self.login.mechanism, None))
+        self._open_if_asked()
+
+    def _receive_open_ok(self, control: ConnectionOpenOk) -> None:
         login = self.login
-        if isinstance(control, ConnectionStart):
-            login.start(control)
-        elif isinstance(control, ConnectionSecure):
-            login.secure(control)
-        elif isinstance(control, ConnectionTune):
-            login.tune(control)
-            self.emit(Authenticated(login.mechanism, None))
-            self._open_if_asked()
-        elif isinstance(control, ConnectionOpenOk) and login.proved and self._open_asked:
-            properties = login.server_properties
-            self.remote = ConnectionTerms(
-                container_id=str(properties.get("qpid.federation_tag", "")),
-                max_frame_size=login.max_frame_size,
-                channel_max=login.channel_max,
-                idle_timeout=2.0 * login.heartbeat if login.heartbeat else None,
-                properties=properties,
-            )
-            self.advance(Step.RECEIVE_OPEN_OK)
-            self._use_agreed_limits()
-            # First end the branches, so that the messages in them are back before anybody looks for them.
-            self.orphaned_branches.settle(lambda: self.emit(ConnectionOpened()))
-        elif isinstance(control, ConnectionRedirect) and login.proved:
-            self._end(ConnectionClosed("amqp:connection:redirect", control.host, _redirect_info(control.host)))
-        else:
-            raise RemoteProtocolError(f"{control.spec_name} out of order", "amqp:illegal-state")
+        if not (login.proved and self._open_asked):
+            raise out_of_order(control)
+        properties = login.server_properties
+        self.remote = ConnectionTerms(
+            container_id=str(properties.get("qpid.federation_tag", "")),
+            max_frame_size=login.max_frame_size,
+            channel_max=login.channel_max,
+            idle_timeout=2.0 * login.heartbeat if login.heartbeat else None,
+            properties=properties,
+        )
+        self.advance(Step.RECEIVE_OPEN_OK)
+        self._use_agreed_limits()
+        # First end the branches, so that the messages in them are back before anybody looks for them.
+        self.orphaned_branches.settle(lambda: self.emit(ConnectionOpened()))
+
+    def _receive_redirect(self, control: ConnectionRedirect) -> None:
+        if not self.login.proved:
+            raise out_of_order(control)
+        self._end(ConnectionClosed("amqp:connection:redirect", control.host, _redirect_info(control.host)))
 
     # Sessions
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import uuid4
 
+from ...._dispatcher import Handlers
 from ....engine import (
     ON_DEMAND_ARGUMENT,
     ON_DEMAND_CAPABILITY,
@@ -32,7 +33,6 @@ from ..states import SessionState, Step
 from ..wire.commands import (
     DtxRollback,
     ExecutionException,
-    ExecutionResult,
     ExecutionSync,
     MessageAccept,
     MessageFlow,
@@ -98,6 +98,14 @@ class ClientSession(SessionEndpoint):
     terms: SessionTerms | None
     remote: SessionTerms | None
     name: bytes
+    handlers: ClassVar[Handlers] = {
+        MessageAccept: "_receive_accept",
+        MessageReject: "_receive_reject",
+        MessageRelease: "_receive_release",
+        MessageSetFlowMode: "_receive_flow_mode",
+        MessageFlow: "_receive_flow",
+        MessageStop: "_receive_stop",
+    }
 
     def __init__(self, engine: ClientSessionEngine, channel: int) -> None:
         super().__init__(engine, channel)
@@ -330,34 +338,45 @@ class ClientSession(SessionEndpoint):
                 return
             if command.accept_mode == 0 and command.acquire_mode == 0:
                 self.release(number)  # its link is gone
-        elif isinstance(command, ExecutionResult):
-            self.result(command)
-        elif isinstance(command, ExecutionException):
-            self.excepted(command)
+            self.complete(number)
             return
-        elif isinstance(command, ExecutionSync):
-            self.sync(number)
-            return
-        elif isinstance(command, MessageReject):
-            for sent in self.outbox.within(command.transfers):
-                if sent.owner is not None:
-                    sent.owner.rejected(sent, command.code, command.text)
-        elif isinstance(command, MessageRelease):
-            for sent in self.outbox.within(command.transfers):
-                if sent.owner is not None:
-                    sent.owner.released(sent)
-        elif isinstance(command, MessageSetFlowMode):
-            if not command.destination and self.publisher_credit is None:
-                self._limit_publishers(0)
-        elif isinstance(command, MessageFlow):
-            if not command.destination and command.unit == 0 and self.publisher_credit is not None:
-                more = command.value
-                self._limit_publishers(None if more >= INFINITE >> 1 else self.publisher_credit + more)
-        elif isinstance(command, MessageStop):
-            if not command.destination:
-                self._limit_publishers(0)
-        elif not isinstance(command, MessageAccept):
+        handler = self.by_type.get(type(command))
+        if handler is None:
             raise SessionFault(503, f"{command.spec_name} may be sent only to servers")
+        handler(self, number, command)
+
+    def _receive_accept(self, number: int, command: MessageAccept) -> None:
+        """Do nothing more than complete the command: its completion is the outcome."""
+        self.complete(number)
+
+    def _receive_reject(self, number: int, command: MessageReject) -> None:
+        for sent in self.outbox.within(command.transfers):
+            if sent.owner is not None:
+                sent.owner.rejected(sent, command.code, command.text)
+        self.complete(number)
+
+    def _receive_release(self, number: int, command: MessageRelease) -> None:
+        for sent in self.outbox.within(command.transfers):
+            if sent.owner is not None:
+                sent.owner.released(sent)
+        self.complete(number)
+
+    # A destination without a name stands for all publishers of the session.
+
+    def _receive_flow_mode(self, number: int, command: MessageSetFlowMode) -> None:
+        if not command.destination and self.publisher_credit is None:
+            self._limit_publishers(0)
+        self.complete(number)
+
+    def _receive_flow(self, number: int, command: MessageFlow) -> None:
+        if not command.destination and command.unit == 0 and self.publisher_credit is not None:
+            more = command.value
+            self._limit_publishers(None if more >= INFINITE >> 1 else self.publisher_credit + more)
+        self.complete(number)
+
+    def _receive_stop(self, number: int, command: MessageStop) -> None:
+        if not command.destination:
+            self._limit_publishers(0)
         self.complete(number)
 
     def fail(self, fault: SessionFault, number: int, command: Command | type[Command] | None) -> None:

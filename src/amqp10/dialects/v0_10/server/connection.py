@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionBegun, SessionTerms
 from ....errors import AuthenticationFailed, LocalProtocolError, RemoteProtocolError
 from ..._kit.backlog import Backlog
-from ..engine import V010Engine
+from ..engine import V010Engine, out_of_order
 from ..login import ServerLogin
 from ..states import ConnectionState, Step
 from ..wire.controls import (
@@ -25,7 +26,6 @@ from .session import ServerSession
 if TYPE_CHECKING:
     from ....engine import BranchId, Session
     from ....sasl import Authenticator
-    from ..wire.struct import Control
     from .transactions import ServedBranch
 
 
@@ -40,6 +40,12 @@ class ServerEngine(V010Engine):
     remote: ConnectionTerms | None
     max_payload: int
     identity: str | None
+    handlers: ClassVar[Handlers] = {
+        ConnectionStartOk: "_receive_start_ok",
+        ConnectionSecureOk: "_receive_secure_ok",
+        ConnectionTuneOk: "_receive_tune_ok",
+        ConnectionOpen: "_receive_open",
+    }
 
     def __init__(self, terms: ConnectionTerms, authenticator: Authenticator) -> None:
         super().__init__(Role.SERVER, terms)
@@ -60,24 +66,31 @@ class ServerEngine(V010Engine):
             self.advance(Step.SEND_OPEN_OK)
             self._use_agreed_limits()
 
-    def _receive_opening(self, control: Control) -> None:
+    def _receive_start_ok(self, control: ConnectionStartOk) -> None:
+        self.login.start_ok(control)
+        self._check_login()
+
+    def _receive_secure_ok(self, control: ConnectionSecureOk) -> None:
+        self.login.secure_ok(control)
+        self._check_login()
+
+    def _receive_tune_ok(self, control: ConnectionTuneOk) -> None:
+        self.login.tune_ok(control)
+        self._reader.max_frame_size = self.login.max_frame_size
+        self._check_login()
+
+    def _receive_open(self, control: ConnectionOpen) -> None:
+        if self.remote is not None:
+            raise out_of_order(control)
+        self.remote = self.login.opened(control)
+        self.max_payload = self.login.max_frame_size - HEAD_SIZE
+        self.advance(Step.RECEIVE_OPEN)
+        self.emit(ConnectionOpened())
+        self._open_if_asked()
+
+    def _check_login(self) -> None:
+        """Tell the owner when the client has proved who it is; end the connection if the login is refused."""
         login = self.login
-        if isinstance(control, ConnectionStartOk):
-            login.start_ok(control)
-        elif isinstance(control, ConnectionSecureOk):
-            login.secure_ok(control)
-        elif isinstance(control, ConnectionTuneOk):
-            login.tune_ok(control)
-            self._reader.max_frame_size = login.max_frame_size
-        elif isinstance(control, ConnectionOpen) and self.remote is None:
-            self.remote = login.opened(control)
-            self.max_payload = login.max_frame_size - HEAD_SIZE
-            self.advance(Step.RECEIVE_OPEN)
-            self.emit(ConnectionOpened())
-            self._open_if_asked()
-            return
-        else:
-            raise RemoteProtocolError(f"{control.spec_name} out of order", "amqp:illegal-state")
         if login.refused:
             error = AuthenticationFailed(login.handshake.refusal, 1)
             if login.handshake.was_offered:

@@ -135,7 +135,7 @@ def _bound(facts: BindingFacts) -> ExchangeBoundResult:
     )
 
 
-_REQUESTS: Final[dict[type[Command], tuple[Callable[[Any], Request[Any]], Answer]]] = {
+REQUESTS: Final[dict[type[Command], tuple[Callable[[Any], Request[Any]], Answer]]] = {
     QueueDeclare: (_declare_queue, _nothing),
     QueueDelete: (lambda each: DeleteQueue(each.queue, each.if_unused, each.if_empty), _nothing),
     QueuePurge: (lambda each: PurgeQueue(each.queue), _nothing),
@@ -181,16 +181,14 @@ _NAMES: Final[dict[type[Command], tuple[str, ...]]] = {
 """The fields that must not be blank."""
 
 
-def request_of(command: Command) -> tuple[Request[Any], Answer] | None:
-    """Return the request for `command` and what turns the answer into a result; None if it is not a request.
+def request_of(command: Command) -> tuple[Request[Any], Answer]:
+    """Return the request for `command`, which is one of `REQUESTS`, and what turns the answer into a result.
 
     Raises:
         SessionFault: a name in the command is blank.
     """
-    found = _REQUESTS.get(type(command))
-    if found is None:
-        return None
     for name in _NAMES.get(type(command), ()):
         if not getattr(command, name):
             raise SessionFault(BLANK_NAME, f"the name of the {name} in {command.spec_name} must not be blank")
-    return found[0](command), found[1]
+    make, answer = REQUESTS[type(command)]
+    return make(command), answer

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from ...._dispatcher import Handlers
 from ....engine import (
     Acquire,
     DeleteQueue,
@@ -32,7 +33,6 @@ from ..wire.commands import (
     Acquired,
     ExecutionException,
     ExecutionResult,
-    ExecutionSync,
     MessageAccept,
     MessageAcquire,
     MessageCancel,
@@ -52,10 +52,10 @@ from ..wire.commands import (
 from ..wire.controls import SessionAttach, SessionAttached, SessionDetach, SessionDetached
 from ..wire.frames import CONTROL, Assembly
 from ..wire.struct import Command, Ranges, Struct, decode_control
-from .declare import RULES, Answer, request_of
+from .declare import REQUESTS, RULES, Answer, request_of
 from .receiver import ServerReceiver
 from .sender import ServerSender
-from .transactions import TRANSACTIONAL, ServerCoordinator
+from .transactions import ServerCoordinator
 
 if TYPE_CHECKING:
     from ....engine import OutgoingDelivery, ReceiverLink, SenderLink
@@ -91,6 +91,21 @@ class ServerSession(SessionEndpoint):
     remote: SessionTerms | None
     terms: SessionTerms | None
     name: bytes
+    handlers: ClassVar[Handlers] = {
+        **dict.fromkeys(REQUESTS, "_request"),
+        **dict.fromkeys(ServerCoordinator.by_type, "_transact"),
+        MessageSubscribe: "_subscribe",
+        MessageCancel: "_cancel",
+        MessageFlow: "_flow",
+        MessageSetFlowMode: "_set_flow_mode",
+        MessageStop: "_stop",
+        MessageFlush: "_flush_destination",
+        MessageAccept: "_accept",
+        MessageReject: "_reject",
+        MessageRelease: "_release",
+        MessageAcquire: "_acquire",
+        MessageResume: "_resume",
+    }
 
     def __init__(self, engine: ServerSessionEngine, channel: int) -> None:
         super().__init__(engine, channel)
@@ -239,21 +254,22 @@ class ServerSession(SessionEndpoint):
         if isinstance(command, MessageTransfer):
             self._receive_transfer(number, command, assembly)
             return
-        action = _ACTIONS.get(type(command))
-        if action is not None:
-            action(self, number, command)
-            return
-        if type(command) in TRANSACTIONAL:
-            if self._coordinator is None:
-                self._coordinator = ServerCoordinator(self)
-                self.add_link(self._coordinator)
-            self.current = number
-            self._coordinator.do(number, command)
-            return
-        found = request_of(command)
-        if found is None:
+        handler = self.by_type.get(type(command))
+        if handler is None:
             raise SessionFault(540, f"{command.spec_name} is not supported")
-        self.ask(number, command, *found)
+        handler(self, number, command)
+
+    def _transact(self, number: int, command: Command) -> None:
+        """Hand a command of a transaction to the coordinator."""
+        if self._coordinator is None:
+            self._coordinator = ServerCoordinator(self)
+            self.add_link(self._coordinator)
+        self.current = number
+        self._coordinator.do(number, command)
+
+    def _request(self, number: int, command: Command) -> None:
+        """Ask the owner what the command asks for."""
+        self.ask(number, command, *request_of(command))
 
     def ask(self, number: int, command: Command, request: Request[Any], answer: Answer) -> None:
         """Ask the owner to answer `request`; later commands wait, for they may rely on it, as a bind on a declare."""
@@ -514,31 +530,3 @@ class ServerSession(SessionEndpoint):
         for name in self._temporary:
             self.engine.emit(RequestReceived(PendingRequest(self, DeleteQueue(name))))
         self._temporary.clear()
-
-    def _excepted(self, number: int, command: ExecutionException) -> None:
-        self.excepted(command)
-
-    def _resulted(self, number: int, command: ExecutionResult) -> None:
-        self.result(command)
-        self.complete(number)
-
-    def _sync(self, number: int, command: ExecutionSync) -> None:
-        self.sync(number)
-
-
-_ACTIONS: dict[type[Command], Any] = {
-    ExecutionSync: ServerSession._sync,
-    ExecutionResult: ServerSession._resulted,
-    ExecutionException: ServerSession._excepted,
-    MessageSubscribe: ServerSession._subscribe,
-    MessageCancel: ServerSession._cancel,
-    MessageFlow: ServerSession._flow,
-    MessageSetFlowMode: ServerSession._set_flow_mode,
-    MessageStop: ServerSession._stop,
-    MessageFlush: ServerSession._flush_destination,
-    MessageAccept: ServerSession._accept,
-    MessageReject: ServerSession._reject,
-    MessageRelease: ServerSession._release,
-    MessageAcquire: ServerSession._acquire,
-    MessageResume: ServerSession._resume,
-}

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._dispatcher import Dispatcher, Handlers
 from ....engine import (
     BranchId,
     CompleteBranch,
@@ -83,10 +84,25 @@ class ServedBranch:
         self.timeout = 0
 
 
-class ServerCoordinator(RelayCoordinator, ServerReceiver):
+class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
     """The link to the owner's coordinator, and the client's commands for it."""
 
     credit: int
+    handlers: ClassVar[Handlers] = {
+        TxSelect: "_tx_select",
+        TxCommit: "_tx_end",
+        TxRollback: "_tx_end",
+        DtxSelect: "_dtx_select",
+        DtxStart: "_start",
+        DtxEnd: "_end",
+        DtxPrepare: "_prepare",
+        DtxCommit: "_commit",
+        DtxRollback: "_roll_back",
+        DtxRecover: "_recover",
+        DtxGetTimeout: "_get_timeout",
+        DtxSetTimeout: "_set_timeout",
+        DtxForget: "_forget",
+    }
 
     def __init__(self, session: ServerLinkSession) -> None:
         super().__init__(session, "transactions", Coordinator(("amqp:local-transactions", "amqp:multi-txns-per-ssn")))
@@ -144,7 +160,7 @@ class ServerCoordinator(RelayCoordinator, ServerReceiver):
 
     def do(self, number: int, command: Command) -> None:
         """Do a command of the client."""
-        _ACTIONS[type(command)](self, number, command)
+        self.by_type[type(command)](self, number, command)
 
     def _tx_select(self, number: int, command: TxSelect) -> None:
         if self._mode:
@@ -383,21 +399,3 @@ def _xa(state: Any) -> int:
 def _why(state: Any) -> str:
     error = state.error if isinstance(state, Rejected) else None
     return (error.description or str(error.condition)) if error is not None else "the transaction is not to be had"
-
-
-_ACTIONS: Final[dict[type[Command], Any]] = {
-    TxSelect: ServerCoordinator._tx_select,
-    TxCommit: ServerCoordinator._tx_end,
-    TxRollback: ServerCoordinator._tx_end,
-    DtxSelect: ServerCoordinator._dtx_select,
-    DtxStart: ServerCoordinator._start,
-    DtxEnd: ServerCoordinator._end,
-    DtxPrepare: ServerCoordinator._prepare,
-    DtxCommit: ServerCoordinator._commit,
-    DtxRollback: ServerCoordinator._roll_back,
-    DtxRecover: ServerCoordinator._recover,
-    DtxGetTimeout: ServerCoordinator._get_timeout,
-    DtxSetTimeout: ServerCoordinator._set_timeout,
-    DtxForget: ServerCoordinator._forget,
-}
-TRANSACTIONAL: Final = frozenset(_ACTIONS)
