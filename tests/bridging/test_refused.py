@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,41 +12,11 @@ from amqp10 import Accepted, Connection, Data, Error, Message, MessageRejected, 
 from amqp10.broker import Broker
 from amqp10.engine import DeliveriesReceived, Event, LinkAttached, dialect_names
 
-from ..kit.broker.two_brokers import bodies, fill, messages
+from ..kit.broker.two_brokers import NO, bodies, fill, messages, numbers, picky
 from ..kit.client.peer import Peer, serving
 from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("bridge")]
-
-NO = Rejected(Error("amqp:not-allowed", "odd ones are not wanted"))
-
-
-def picky(peer: Peer, outcome: Any = NO) -> dict[str, list[Any]]:
-    """Have the peer accept even numbers only, at the address "b"; what it accepted, by address."""
-    accepted: dict[str, list[Any]] = {}
-
-    def on_event(event: Event) -> bool:
-        if not isinstance(event, DeliveriesReceived):
-            return False
-        link: Any = event.link
-        address = str(link.remote.target.address)
-        while link.incoming:
-            delivery = link.incoming.popleft()
-            message = Message.decode(delivery.payload)
-            if address == "b" and message.body % 2:
-                link.settle(delivery, outcome)
-            else:
-                accepted.setdefault(address, []).append(message)
-                link.settle(delivery, Accepted())
-        return True
-
-    peer.on_event = on_event
-    return accepted
-
-
-def numbers(accepted: Iterable[Message]) -> list[int]:
-    """Their bodies."""
-    return [message.body for message in accepted]
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from amqp10 import Connection, Message, MessageRejected, Reconnect, Unsupported
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers
+from ..kit.broker.two_brokers import bodies, fill, messages, numbers, picky, two_brokers
 from ..kit.client.peer import serving
 from ..kit.waiting import until
-from .test_refused import numbers, picky
 
 pytestmark = [pytest.mark.anyio]
 

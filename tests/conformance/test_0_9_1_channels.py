@@ -37,7 +37,7 @@ from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1, Variant
 
 from ..kit.broker.older_clients import Client09
-from .test_0_9_1_requests import FAMILY, said_by
+from ..kit.conformance.methods import FAMILY, said_by
 
 
 def publish(client: Client09, key: str, body: bytes = b"m", exchange: str = "", **properties: Any) -> list[Any]:

@@ -42,13 +42,10 @@ from amqp10.dialects.v0_9.wire.rare_methods import (
     ExchangeBound,
     ExchangeBoundOk,
 )
-from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_DRAFT, Variant
 
 from ..kit.broker.older_clients import Client09
-
-FAMILY = pytest.mark.parametrize(
-    ("name", "variant"), [("0-9-1", V0_9_1), ("0-9", V0_9), ("0-9-draft", V0_9_DRAFT)], ids=["0-9-1", "0-9", "draft"]
-)
+from ..kit.conformance.methods import FAMILY, said_by
 
 # Whether something is bound
 
@@ -130,11 +127,6 @@ def test_a_virtual_host_that_is_there(name: str, variant: Variant) -> None:
     client = Client09(name=name, variant=variant, virtual_hosts=["/", "other"], open_to="other")
     assert [type(each) for each in client.opened] == [ConnectionOpenOk]
     assert client.do(QueueDeclare(queue="q")) == [QueueDeclareOk("q", 0, 0)]
-
-
-def said_by(client: Client09, *methods: Method) -> list[tuple[str, int]]:
-    """The names of the answers, with the codes of those that close."""
-    return [(each.name, getattr(each, "reply_code", 0)) for each in client.do(*methods)]
 
 
 @pytest.mark.deviation(

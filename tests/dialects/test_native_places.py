@@ -21,7 +21,7 @@ from amqp10.dialects.v0_9.wire.tables import TABLES
 from amqp10.dialects.v0_10.wire.commands import ReplyTo
 from amqp10.engine import Address
 
-from .v0_10.message.test_both_ways import there
+from ..kit.dialects.v0_10.messages import there
 
 pytestmark = pytest.mark.capability("older dialects")
 

@@ -1,14 +1,11 @@
-"""`amqp10 work` as a process: stopped by a signal it finishes what it began, killed it loses nothing."""
+"""`amqp10 work` as a process: stopped by a signal it finishes what it began."""
 
 from __future__ import annotations
 
 import json
 import signal
 import socket
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -29,6 +26,7 @@ from amqp10.broker.azure import (
 )
 
 from ..kit.free_ports import free_ports
+from ..kit.worker_processes import HANDLERS, fill, lines_of, start
 
 pytestmark = [
     pytest.mark.anyio,
@@ -36,63 +34,11 @@ pytestmark = [
     pytest.mark.capability("workers"),
 ]
 
-HANDLERS = """
-import os, random
-import anyio
-from amqp10.worker import DeadLetter, Retry
-
-def say(*words):
-    # The end of the line goes with it: the lines of threads would be mixed.
-    print(" ".join(map(str, words)) + "\\n", end="", flush=True)
-
-async def orders(message):
-    await anyio.sleep(0.001)
-    if message.body % 50 == 7:
-        raise DeadLetter("sevens are not sold")
-    if random.random() < 0.1:
-        raise Retry(delay=0.01)
-    say(message.body)
-
-async def slow(message):
-    say("begun", message.body)
-    while not os.path.exists("go"):
-        await anyio.sleep(0.01)
-    say("ended", message.body)
-
-def plain(message):
-    say("plain", message.body)
-
-async def step(message, session):
-    say(session.session_id, message.body)
-
-def nothing_taken(): ...
-
-def wrong(message):
-    raise ValueError("no such thing")
-
-number = 5
-"""
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "shop.py").write_text(HANDLERS)
     return tmp_path
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "amqp10", "work", *arguments]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
-    assert process.stdout is not None
-    return iter(process.stdout.readline, "")
-
-
-async def fill(broker: Broker, count: int) -> None:
-    async with broker.connect() as connection, connection.sender("orders") as sender:
-        await sender.send_many(range(count))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -189,46 +135,6 @@ async def test_sessions(folder: Path, by_variable: bool, monkeypatch: pytest.Mon
         assert process.returncode == 128 + signal.SIGTERM
     for name in "abc":
         assert [number for session, number in said if session == name] == list("01234")
-
-
-@pytest.mark.slow
-async def test_killed(folder: Path) -> None:
-    """Four SIGKILLs while handlers fail at random: each message is handled or a dead letter, with its reason."""
-    total, kills = 600, 4
-    handled: Counter[int] = Counter()
-    arguments = ["--concurrency", "8", "--attempts", "30", "--dead-letters", "dead", "--quiet"]
-    async with Broker() as broker:
-        await fill(broker, total)
-        for kill in range(kills + 1):
-            with start(folder, "shop:orders", broker.url, "orders", *arguments) as process:
-
-                def work(process: subprocess.Popen[str] = process, until: int = total * (kill + 1) // 7) -> None:
-                    for line in lines_of(process):
-                        handled[int(line)] += 1
-                        if len(handled) >= until:
-                            process.kill()
-
-                async with anyio.create_task_group() as tasks:
-                    if kill < kills:
-                        await anyio.to_thread.run_sync(work)
-                    else:
-                        tasks.start_soon(anyio.to_thread.run_sync, lambda: work(until=total + 1))
-                        while broker.queue("orders").depth:  # noqa: ASYNC110
-                            await anyio.sleep(0.01)
-                        process.terminate()
-                assert process.stderr is not None
-                errors = process.stderr.read()
-                assert "Traceback" not in errors.replace("amqp10.worker._policy.DeadLetter", ""), errors
-            assert process.returncode == (-signal.SIGKILL if kill < kills else 128 + signal.SIGTERM)
-        dead = set()
-        async with broker.connect() as connection, connection.browser("dead") as browser:
-            async for delivery in browser:
-                annotations = delivery.message.message_annotations
-                assert annotations["x-opt-dead-letter-description"] == "sevens are not sold"
-                dead.add(delivery.message.body)
-    sevens = {number for number in range(total) if number % 50 == 7}
-    assert dead == sevens
-    assert handled.keys() == set(range(total)) - sevens
 
 
 @pytest.mark.slow

@@ -8,45 +8,30 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute
 
 from amqp10 import AuthenticationFailed, Connection, ConnectionLost, LinkDetached, Message, MessageRejected, Plain
 from amqp10.broker import Broker
 from amqp10.cli._trace import command as _trace_command
 from amqp10.cli._trace import page as _trace_page
 from amqp10.cli._trace.analysis import Frame, analyze, take_apart
-from amqp10.cli._trace.command import Recording, TraceProxy, read_trace
+from amqp10.cli._trace.command import Recording, read_trace
 from amqp10.cli._trace.page import page
 from amqp10.dialects.v1_0.wire.trace import FrameTracer
-from amqp10.net import Route, parse_url
+from amqp10.net import parse_url
 
 from ...kit.commands import Commands
 from ...kit.programs import started
+from ...kit.tracing import tracing
 
 pytestmark = pytest.mark.capability("frame trace")
 
 BACKENDS = pytest.mark.anyio
 SECRET = "hunter2-hunter2"
-
-
-@asynccontextmanager
-async def tracing(url: str, file: Any = None) -> AsyncIterator[tuple[str, Recording]]:
-    """A proxy in front of a broker: where it is, and what it records."""
-    recording = Recording(file)
-    proxy = TraceProxy(parse_url(url), None, Route(), recording)
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, proxy.serve)
-        yield f"amqp://127.0.0.1:{listener.extra(SocketAttribute.local_port)}", recording
-        tasks.cancel_scope.cancel()
 
 
 def frames(*lines: str | tuple[float, str]) -> list[Frame]:

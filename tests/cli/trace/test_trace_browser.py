@@ -14,8 +14,8 @@ from amqp10.cli._trace.analysis import Frame
 from amqp10.cli._trace.page import page
 
 from ...kit.browser import Page, browsing, find_browser
+from ...kit.tracing import tracing
 from ...kit.unavailable import unavailable
-from .test_trace import tracing
 
 pytestmark = [
     pytest.mark.capability("frame trace"),

@@ -19,7 +19,7 @@ from amqp10.messaging import Message
 from amqp10.messaging._payload import LARGE, SplitPayload
 from amqp10.testing import EnginePair
 
-from .wire.test_bulk import became, streams
+from ...kit.dialects.v1_0.streams import became, streams
 
 pytestmark = pytest.mark.capability("large messages")
 

@@ -9,8 +9,11 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from amqp10 import Connection, Message
+from amqp10 import Accepted, Connection, Error, Message, Rejected
 from amqp10.broker import Broker
+from amqp10.engine import DeliveriesReceived, Event
+
+from ..client.peer import Peer
 
 
 @asynccontextmanager
@@ -73,3 +76,34 @@ class Program:
         assert self._process.returncode == 0, err
         last: dict[str, object] = json.loads(out.splitlines()[-1])
         return last
+
+
+NO = Rejected(Error("amqp:not-allowed", "odd ones are not wanted"))
+
+
+def picky(peer: Peer, outcome: Any = NO) -> dict[str, list[Any]]:
+    """Have the peer accept even numbers only, at the address "b"; what it accepted, by address."""
+    accepted: dict[str, list[Any]] = {}
+
+    def on_event(event: Event) -> bool:
+        if not isinstance(event, DeliveriesReceived):
+            return False
+        link: Any = event.link
+        address = str(link.remote.target.address)
+        while link.incoming:
+            delivery = link.incoming.popleft()
+            message = Message.decode(delivery.payload)
+            if address == "b" and message.body % 2:
+                link.settle(delivery, outcome)
+            else:
+                accepted.setdefault(address, []).append(message)
+                link.settle(delivery, Accepted())
+        return True
+
+    peer.on_event = on_event
+    return accepted
+
+
+def numbers(accepted: Iterable[Message]) -> list[int]:
+    """Their bodies."""
+    return [message.body for message in accepted]

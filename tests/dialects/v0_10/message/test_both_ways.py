@@ -15,14 +15,14 @@ from amqp10.dialects.v0_10.message.from_transfer import read_message
 from amqp10.dialects.v0_10.message.header_values import BODY, PREFIX, REST_HEADER
 from amqp10.dialects.v0_10.message.to_transfer import write_message
 from amqp10.dialects.v0_10.wire.commands import DeliveryProperties, MessageProperties, ReplyTo
-from amqp10.dialects.v0_10.wire.struct import decode_header
 from amqp10.dialects.v0_10.wire.values import Array010, Raw
 from amqp10.engine import Address, route_address
 from amqp10.errors import DecodeError, EncodeError
 from amqp10.testing.strategies import messages
 from amqp10.types import Array, Decimal128, Described, Short, Symbol, Timestamp, UInt, ULong
 
-QUEUE = Address("", "q")
+from ....kit.dialects.v0_10.messages import QUEUE, there
+
 FIELDS = (
     "durable",
     "priority",
@@ -42,17 +42,6 @@ FIELDS = (
     "application_properties",
     "footer",
 )
-
-
-def there(
-    message: Message, address: Address | None = QUEUE, *, to_qpid: bool = False
-) -> tuple[DeliveryProperties, MessageProperties, bytes]:
-    """Return what a transfer carries for it."""
-    written = write_message(message.encode(), address, to_qpid=to_qpid)
-    delivery, properties = decode_header(written.header)
-    assert isinstance(delivery, DeliveryProperties)
-    assert isinstance(properties, MessageProperties)
-    return delivery, properties, written.body
 
 
 def back(delivery: DeliveryProperties, properties: MessageProperties, body: bytes) -> Message:

@@ -15,7 +15,7 @@ from amqp10.dialects.v1_0.wire.performatives import Disposition
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Rejected
 from amqp10.types import encode
 
-from .test_untracked import FIRST, Owner
+from ....kit.dialects.v1_0.owner import FIRST, Owner
 
 FORMS = ["ours", "with last", "wide", "symbol", "settled by a wide boolean"]
 STATES = [ACCEPTED, ACCEPTED, ACCEPTED, RELEASED, Rejected(Error("a:b", "p" * 9)), None]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from amqp10.engine import SenderLink
 
-from .test_untracked import FIRST, engine
+from ....kit.dialects.v1_0.owner import FIRST, engine
 
 SIZES = st.lists(st.sampled_from((0, 1, 60, 700)) | st.integers(0, 100), max_size=6)
 STEPS = st.lists(st.tuples(st.integers(0, 1), SIZES), max_size=8)
