@@ -7,10 +7,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ..engine import Request, SessionTerms
+from ..engine import Request, SessionOwner, SessionTerms
 from ..errors import AmqpError, LocalProtocolError, RequestRefused
 from ._core.close_deadline import leave_all, shielded_until
 from ._core.connection import ConnectionCore, LinkCore, SessionCore
+from ._core.lifecycle import Lifecycle
 from ._core.states import State, Step
 from ._errors import fresh
 from ._factory import LinkFactory
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class ClientSession(SessionCore):
+class ClientSession(Lifecycle, SessionOwner):
     """The core of a session: how it begins, is restored and ends."""
 
     def __init__(self, connection: ConnectionCore, terms: SessionTerms, *, restorable: bool = True) -> None:
@@ -39,6 +40,9 @@ class ClientSession(SessionCore):
         self.end_sent: bool = False  # our end is out
         self.coordinator_link: object = None
         self.refused_to_resume: bool = False  # it may have ended because a link of it was to be resumed
+
+    def check_loop(self) -> None:
+        self.connection.check_loop()
 
     # Beginning
 

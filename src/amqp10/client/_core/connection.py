@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from ...engine import ConnectionTerms, Engine, LinkOwner, LinkTerms, Request, SessionOwner, SessionTerms
+from ...engine import ConnectionTerms, Engine, LinkTerms, Request, SessionTerms
 from ...engine import Link as EngineLink
 from ...engine import Session as EngineSession
 from ...errors import AmqpError
@@ -142,20 +142,41 @@ class TokenKeeper(ABC):
 
 
 class Restorable(Protocol):
-    """A session or link, as what restores it after a loss sees it."""
+    """A session or link, as what restores it after a loss sees it; see `Lifecycle`."""
 
     connection: ConnectionCore
+    kind: str
+    open: bool
+    established: bool
+    interrupted: bool
+    closed: bool
+    over: bool
     awaiting_peer: bool
     generation: int
     loss: AmqpError | None
-    over: bool
+    cause: AmqpError | None
+
+    def described(self) -> str: ...
+
+    def state_in_words(self) -> str: ...
+
+    def gone(self) -> Exception: ...
+
+    def lost(self) -> Exception: ...
+
+    def interrupt(self, error: AmqpError | None) -> None: ...
 
     def end_for_good(self, error: AmqpError | None) -> None: ...
+
+    def restore(self) -> None:
+        """Begin or attach again; what is above it is there."""
+
+    async def ready(self) -> None: ...
 
     async def until(self, condition: Callable[[], bool]) -> None: ...
 
 
-class LinkCore(Lifecycle, LinkOwner, ABC):
+class LinkCore(Restorable, Protocol):
     """A link, as its session, its connection, the restorer and its deliveries know it.
 
     Attributes:
@@ -173,81 +194,47 @@ class LinkCore(Lifecycle, LinkOwner, ABC):
         wake: asks for the engine's output to be written soon.
     """
 
-    # Without these an idle link takes a kilobyte more.
-    __slots__ = (
-        "connection",
-        "detach_sent",
-        "ever_attached",
-        "may_resume",
-        "pending",
-        "restorable",
-        "resuming",
-        "session",
-        "store",
-        "stray_attaches",
-        "terms",
-        "wake",
-    )
-
-    def __init__(self, kind: str, connection: ConnectionCore, terms: LinkTerms) -> None:
-        super().__init__(kind)
-        self.connection: ConnectionCore = connection
-        self.terms: LinkTerms = terms
-        self.session: SessionCore | None = None
-        self.restorable: bool = True
-        self.ever_attached: bool = False
-        self.detach_sent: bool = False
-        self.resuming: bool = False
-        self.may_resume: bool = False
-        self.stray_attaches: int = 0
-        self.pending: list[Any] = []
-        self.store: LinkStore | None = None
-        self.wake: Callable[[], None] = connection.wake
+    terms: LinkTerms
+    session: SessionCore | None
+    restorable: bool
+    ever_attached: bool
+    detach_sent: bool
+    resuming: bool
+    may_resume: bool
+    stray_attaches: int
+    pending: list[Any]
+    store: LinkStore | None
+    wake: Callable[[], None]
 
     @property
     def name(self) -> str:
         """The link's name."""
-        return self.terms.name
-
-    def check_loop(self) -> None:
-        self.connection.check_loop()
-
-    @abstractmethod
-    def restore(self) -> None:
-        """Attach again; what is above it is there."""
 
     @property
-    @abstractmethod
     def engine_link(self) -> EngineLink | None:
         """The engine's link; None before it is attached."""
 
     @property
-    @abstractmethod
     def unsettled(self) -> int:
         """How many deliveries are not settled at both ends."""
 
-    @abstractmethod
     def use_transport(self) -> None:
         """Write by the transport that is there now: the session is on another one."""
 
-    @abstractmethod
     def has_unfinished_work(self) -> bool:
         """Return whether an interrupted link has work for which closing waits until it is restored."""
 
-    @abstractmethod
     def outlives_link(self) -> bool:
         """Return whether the terminus at the peer is meant to outlive the link, as a durable subscription is."""
 
-    @abstractmethod
     def detach(self, closed: bool) -> None:
         """Send the detach."""
 
-    @abstractmethod
     async def leave(self, closed: bool, deadline: float | None = None) -> None:
         """Finish, detach and wait for the answer: shielded, and until the deadline at most, if one is given."""
 
 
-class SessionCore(Lifecycle, SessionOwner, ABC):
+class SessionCore(Restorable, Protocol):
     """A session, as its connection, its links and the restorer know it.
 
     Attributes:
@@ -255,83 +242,59 @@ class SessionCore(Lifecycle, SessionOwner, ABC):
         coordinator_link: what `_transactions` keeps of its link to the coordinator.
     """
 
-    connection: ConnectionCore
     parent: SessionCore | None
     begun: bool
     end_sent: bool
     refused_to_resume: bool
     coordinator_link: object
 
-    @abstractmethod
     async def __aenter__(self) -> Self:
         """Begin the session."""
 
-    @abstractmethod
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """End the session."""
 
     @property
-    @abstractmethod
     def remote(self) -> SessionTerms:
         """What the peer said in its begin."""
 
     @property
-    @abstractmethod
     def links(self) -> list[LinkCore]: ...
 
     @property
-    @abstractmethod
     def in_engine(self) -> EngineSession: ...
 
     @property
-    @abstractmethod
     def suspended(self) -> bool:
         """Its transport is lost, and nothing else: it goes on where it was when it is resumed."""
 
-    @abstractmethod
     def begin(self) -> None:
         """Send the begin; links may attach at once."""
 
-    def check_loop(self) -> None:
-        self.connection.check_loop()
-
-    @abstractmethod
-    def restore(self) -> None:
-        """Begin again, with all links."""
-
-    @abstractmethod
     def resume(self) -> None:
         """Go on: the connection is back."""
 
-    @abstractmethod
     def for_one(self, link: LinkCore) -> SessionCore:
         """Return a session for one link of this one, to be begun as one that was lost."""
 
-    @abstractmethod
     def link_over(self) -> None:
         """End the session if it was begun for a link that is over."""
 
-    @abstractmethod
     async def request(self, request: Request[R]) -> R:
         """Ask the peer as `ask`; with `reconnect`, what is declared so is declared again."""
 
-    @abstractmethod
     async def ask(self, request: Request[R]) -> R:
         """Ask the peer for what AMQP 1.0 has no word for."""
 
-    @abstractmethod
     def add_sender(self, sender: LinkCore, on_window: Callable[[], None]) -> None:
         """Note what to call for a sender when the peer's window opens."""
 
-    @abstractmethod
     def remove_sender(self, sender: LinkCore) -> None: ...
 
-    @abstractmethod
     def end(self) -> None: ...
 
-    @abstractmethod
     async def leave(self, deadline: float) -> None: ...
 
 

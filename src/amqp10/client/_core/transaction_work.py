@@ -6,36 +6,13 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 from ...engine import IncomingDelivery, OutgoingDelivery
-from ...engine import Link as EngineLink
-from ...errors import AmqpError
 from ...messaging import Outcome, TransactionalState
-from .connection import ConnectionCore, LinkCore
+from .connection import LinkCore
 
 TransactionState = Literal["new", "active", "ending", "committed", "rolled-back", "in-doubt"]
 
 
-class TransactedLink(Protocol):
-    """A link with work in a transaction; see `LinkCore`."""
-
-    @property
-    def connection(self) -> ConnectionCore: ...
-
-    @property
-    def engine_link(self) -> EngineLink | None: ...
-
-    @property
-    def generation(self) -> int: ...
-
-    @property
-    def loss(self) -> AmqpError | None: ...
-
-    @property
-    def cause(self) -> AmqpError | None: ...
-
-    def lost(self) -> Exception: ...
-
-
-class AcquiringReceiver(TransactedLink, Protocol):
+class AcquiringReceiver(LinkCore, Protocol):
     """A receiver that can acquire messages as part of a transaction (§4.4.3)."""
 
     async def stop_acquiring(self) -> None:

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 
-from ...engine import LinkTerms
+from ...engine import LinkOwner, LinkTerms
 from ...errors import AmqpError, ConnectionClosed, LinkDetached, SessionEnded, Unsupported
 from ...messaging import NEWEST_CONNECTION, Source, Target, outlives_connection, outlives_link
 from ...types import Symbol, UInt
 from .._connecting.policy import is_unrelated_to_resume
 from .._core.close_deadline import shielded_until
-from .._core.connection import ConnectionCore, LinkCore, SessionCore
+from .._core.connection import ConnectionCore, SessionCore
 from .._core.faces import core_of
+from .._core.lifecycle import Lifecycle
 from .._core.states import State, Step
 from .._events import ConnectionEvent, because, cause_fields
 from .redirects import MAX_HOPS
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
     from ...engine import Link as EngineLink
     from ...engine import ReceiverSettleMode, SenderSettleMode
     from .._core.connection import UserConnection
+    from .._stores.link_store import LinkStore
 
 # The share of the closing time that is reserved for the peer's answer to our detach, if earlier steps used up the rest.
 ANSWER_SHARE = 0.25
 
 
-class ClientLink(LinkCore):
-    """The core of a sender or receiver: how it is attached, restored after a loss, and left.
+class ClientLink(Lifecycle, LinkOwner, ABC):
+    """The core of a sender or receiver: how it is attached, restored after a loss, and left. See also `LinkCore`.
 
     Attributes:
         face: what the user holds.
@@ -45,6 +47,7 @@ class ClientLink(LinkCore):
         answered: what the peer said in the last attach that it answered; None: it has answered none.
     """
 
+    # Without these an idle link takes a kilobyte more.
     __slots__ = (
         "_abandoned",
         "_closes",
@@ -52,24 +55,40 @@ class ClientLink(LinkCore):
         "_resume_refused",
         "_terminus_outlives_link",
         "answered",
+        "connection",
+        "detach_sent",
+        "ever_attached",
         "face",
+        "may_resume",
         "on_session",
+        "pending",
+        "restorable",
+        "resuming",
+        "session",
+        "store",
+        "stray_attaches",
+        "terms",
+        "wake",
     )
 
     face: Link
     cause: AmqpError | None
-    connection: ConnectionCore
-    terms: LinkTerms
-    wake: Callable[[], None]
     awaiting_peer: bool
-    session: SessionCore | None
-    pending: list[Any]
-    resuming: bool
-    may_resume: bool
-    stray_attaches: int
 
     def __init__(self, kind: str, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms) -> None:
-        super().__init__(kind, connection, terms)
+        super().__init__(kind)
+        self.connection: ConnectionCore = connection
+        self.terms: LinkTerms = terms
+        self.session: SessionCore | None = None
+        self.restorable: bool = True
+        self.ever_attached: bool = False
+        self.detach_sent: bool = False
+        self.resuming: bool = False
+        self.may_resume: bool = False
+        self.stray_attaches: int = 0
+        self.pending: list[Any] = []
+        self.store: LinkStore | None = None
+        self.wake: Callable[[], None] = connection.wake
         self.on_session: SessionCore | None = session
         self.answered: LinkTerms | None = None
         self._terminus_outlives_link = outlives_link(terms.source, terms.target)
@@ -79,6 +98,28 @@ class ClientLink(LinkCore):
         self._closes: bool = not self._terminus_outlives_link
         self._leave_running = False
         self._resume_refused = False  # the peer took no deliveries of an earlier connection
+
+    @property
+    def name(self) -> str:
+        """The link's name."""
+        return self.terms.name
+
+    @property
+    @abstractmethod
+    def engine_link(self) -> EngineLink | None:
+        """The engine's link; None before it is attached."""
+
+    @property
+    @abstractmethod
+    def unsettled(self) -> int:
+        """How many deliveries are not settled at both ends."""
+
+    @abstractmethod
+    def has_unfinished_work(self) -> bool:
+        """Return whether an interrupted link has work for which closing waits until it is restored."""
+
+    def check_loop(self) -> None:
+        self.connection.check_loop()
 
     def described(self) -> str:
         terminus = self.terms.target if self.kind == "sender" else self.terms.source

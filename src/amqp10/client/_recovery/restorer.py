@@ -8,6 +8,7 @@ with pauses that grow as long as the peer refuses. What becomes of a link's deli
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -156,7 +157,7 @@ class Restorer:
         # Peers attach in order: the first link without an answer was it, and the others never had their turn.
         if suspects and suspects[0].interrupted:
             self._isolate(suspects[0])
-        self._restore_later(session)
+        self._restore_later(session, lambda: self._restore_ended(session))
 
     def _unanswered_attaches(self, session: SessionCore) -> list[LinkCore]:
         """Return the links whose attach was unanswered when a session with others ended: one may be why it did."""
@@ -175,7 +176,7 @@ class Restorer:
         link.session = self._connection.links[link] = alone
         attempts = self.attempts_of(before)
         attempts.failures = attempts.refusals = 0
-        self._restore_later(alone)
+        self._restore_later(alone, lambda: self._restore_ended(alone))
 
     def session_restored(self, session: SessionCore) -> None:
         attempts = self.attempts_of(session)
@@ -189,6 +190,12 @@ class Restorer:
         self._blamed.pop(session, None)
         if self._connection.established and not self.topology.stands:  # it may have waited for this one
             self.topology.restore()
+
+    def _restore_ended(self, session: SessionCore) -> None:
+        """Begin a session again that ended by itself, and declare again what it had declared."""
+        self.topology.lost([session])
+        self._restore_session(session)
+        self.topology.restore()
 
     def _restore_session(self, session: SessionCore) -> None:
         if session.over or not session.interrupted or not self._connection.established:
@@ -289,7 +296,7 @@ class Restorer:
         if unresumed:  # once again, and at once
             self.restore_link(link)
         else:
-            self._restore_later(link)
+            self._restore_later(link, lambda: self.restore_link(link))
 
     def link_restored(self, link: LinkCore) -> None:
         self._closings = 0
@@ -333,8 +340,8 @@ class Restorer:
         for link in list(self._connection.links):
             self.restore_link(link)
 
-    def _restore_later(self, endpoint: Restorable) -> None:
-        """Restore it after a pause, the longer the more often in a row that has failed."""
+    def _restore_later(self, endpoint: Restorable, restore: Callable[[], None]) -> None:
+        """Call `restore` after a pause, the longer the more often in a row that has failed."""
         now, settings, attempts = anyio.current_time(), self.settings, self.attempts_of(endpoint)
         if attempts.refusals == 0:
             attempts.lost_at = now
@@ -346,16 +353,10 @@ class Restorer:
         if attempts.refusals > settings.attempts or now + delay - attempts.lost_at > settings.max_time:
             endpoint.end_for_good(endpoint.loss)
         else:
-            self._connection.start(self._restore_after, delay, endpoint)
+            self._connection.start(self._restore_after, delay, endpoint, restore)
 
-    async def _restore_after(self, delay: float, endpoint: Restorable) -> None:
+    async def _restore_after(self, delay: float, endpoint: Restorable, restore: Callable[[], None]) -> None:
         generation = endpoint.generation
         await anyio.sleep(delay)
-        if endpoint.generation != generation:
-            return  # the connection was lost meanwhile, and brought it back, or will
-        if isinstance(endpoint, SessionCore):
-            self.topology.lost([endpoint])
-            self._restore_session(endpoint)
-            self.topology.restore()
-        elif isinstance(endpoint, LinkCore):
-            self.restore_link(endpoint)
+        if endpoint.generation == generation:  # else the connection was lost meanwhile, and brought it back, or will
+            restore()

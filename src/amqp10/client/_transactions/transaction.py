@@ -47,7 +47,7 @@ from .._core.close_deadline import shielded_until
 from .._core.connection import ConnectionCore, LinkCore, SessionCore
 from .._core.faces import core_of
 from .._core.states import Step
-from .._core.transaction_work import AcquiringReceiver, TransactedLink, TransactionFace, TransactionState
+from .._core.transaction_work import AcquiringReceiver, TransactionFace, TransactionState
 from .._errors import fresh
 from .._receiving.delivery import settle_committed
 from .._sending.core import SenderCore
@@ -125,7 +125,7 @@ class ClientTransaction:
 
     # Work
 
-    def _check(self, link: TransactedLink) -> None:
+    def _check(self, link: LinkCore) -> None:
         """Raise unless work on that link can be part of this."""
         if self.state != "active":
             raise LocalProtocolError("the transaction is not active: use it inside its `async with` block")
@@ -234,7 +234,7 @@ class ClientTransaction:
 
     def _check_unanswered(self) -> None:
         """Raise the loss of a link: whether the peer heard before that what was said on it is not known."""
-        links: list[tuple[TransactedLink, int]] = [*self._unanswered.items(), *self._acquirers.items()]
+        links: list[tuple[LinkCore, int]] = [*self._unanswered.items(), *self._acquirers.items()]
         for link, generation in links:
             if link.cause is not None:
                 raise link.lost()
