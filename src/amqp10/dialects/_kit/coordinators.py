@@ -14,7 +14,7 @@ from ...engine import IncomingDelivery, OutgoingDelivery
 from ...errors import DecodeError, LocalProtocolError
 from ...messaging import AmqpValue, Declare, DeliveryState, Discharge, Error, Message, Rejected
 from ...types import as_composite
-from .links import WholeMessageReceiver, WholeMessageSender
+from .links import PlainReceiver, PlainSender
 
 
 def rejected(condition: str, description: str | None) -> Rejected:
@@ -22,7 +22,7 @@ def rejected(condition: str, description: str | None) -> Rejected:
     return Rejected(Error(condition, description))
 
 
-class LocalCoordinator(WholeMessageSender):
+class LocalCoordinator(PlainSender):
     """The client's link: this side answers what is sent on it, and sends none of it as it is."""
 
     _sent = 0  # deliveries
@@ -87,7 +87,7 @@ class LocalCoordinator(WholeMessageSender):
         """Tell the owner of the outcome."""
 
 
-class RelayCoordinator(WholeMessageReceiver):
+class RelayCoordinator(PlainReceiver):
     """The server's link."""
 
     _questions_asked = 0

@@ -46,7 +46,10 @@ class PlainLink(Link):
 
 
 class PlainSender(SenderLink):
-    """A sending end whose peer neither drains, nor asks what is available. See `SenderLink` for the contract."""
+    """A sending end that sends each message whole, and whose peer neither drains nor asks what is available.
+
+    See `SenderLink` for the contract. A dialect that can send parts overrides `send_more` and `abort`.
+    """
 
     credit = 0
     drain = False
@@ -101,10 +104,6 @@ class PlainSender(SenderLink):
     def tell(self, properties: Mapping[Any, Any]) -> None:
         """Do nothing: the peer cannot be told."""
 
-
-class WholeMessageSender(PlainSender):
-    """A sending end that sends each message whole."""
-
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
         raise LocalProtocolError(f"the link {self.name!r} cannot send a message in parts")
 
@@ -113,7 +112,10 @@ class WholeMessageSender(PlainSender):
 
 
 class PlainReceiver(ReceiverLink):
-    """A receiving end as it is before the first flow. See `ReceiverLink` for the contract."""
+    """A receiving end that hands out each message whole, as it is before the first flow.
+
+    See `ReceiverLink` for the contract. A dialect that can stream overrides `read` and `discard`.
+    """
 
     credit = 0
     available = 0
@@ -123,10 +125,6 @@ class PlainReceiver(ReceiverLink):
     @property
     def settled_by_sender(self) -> bool:
         return False
-
-
-class WholeMessageReceiver(PlainReceiver):
-    """A receiving end that hands out each message whole."""
 
     def read(self, delivery: IncomingDelivery) -> bytes | None:
         raise LocalProtocolError(f"the link {self.name!r} does not stream")

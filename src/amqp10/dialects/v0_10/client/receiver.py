@@ -23,7 +23,7 @@ from ....engine import (
 from ....errors import DecodeError, LinkDetached, LocalProtocolError
 from ....messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ....types import Symbol
-from ..._kit.links import WholeMessageReceiver
+from ..._kit.links import PlainReceiver
 from ..._kit.partial import advice, largest_in_part
 from ..codes import INFINITE, SessionFault
 from ..link import LinkEndpoint
@@ -77,7 +77,7 @@ def arguments_of(source: Source) -> tuple[dict[str, Any], dict[Any, Any]]:
     return arguments, applied
 
 
-class ClientReceiver(LinkEndpoint, WholeMessageReceiver):
+class ClientReceiver(LinkEndpoint, PlainReceiver):
     """See `ReceiverLink` for the contract."""
 
     session: ClientLinkSession

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....engine import CreditChanged, LinkTerms, OutgoingDelivery, parse_address, route_address
 from ....errors import DecodeError, EncodeError, LocalProtocolError
 from ....messaging import ACCEPTED, RELEASED, Error, Target, TransactionalState
-from ..._kit.links import WholeMessageSender
+from ..._kit.links import PlainSender
 from ..codes import outcome_of
 from ..link import LinkEndpoint
 from ..message.to_transfer import WrittenMessage, write_message
@@ -32,7 +32,7 @@ WINDOW: Final = 1000
 """The greatest number of transfers without completion, on one link."""
 
 
-class ClientSender(LinkEndpoint, WholeMessageSender):
+class ClientSender(LinkEndpoint, PlainSender):
     """See `SenderLink` for the contract."""
 
     session: ClientLinkSession

@@ -21,7 +21,7 @@ from ....engine import (
 )
 from ....errors import AmqpError, LocalProtocolError
 from ....messaging import OUTCOME_NAMES, Accepted, Error, Rejected, Released, Source, Target, TransactionalState
-from ..._kit.links import WholeMessageReceiver
+from ..._kit.links import PlainReceiver
 from ..codes import SERVERS_REJECT, UNROUTABLE, UNSPECIFIED, SessionFault, execution_code, reject_text
 from ..link import LinkEndpoint
 from ..message.from_transfer import read_message
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FATAL: Final = frozenset({"amqp:not-found", "amqp:unauthorized-access"})
 
 
-class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
+class ServerReceiver(LinkEndpoint, PlainReceiver):
     """See `ReceiverLink` for the contract."""
 
     session: ServerLinkSession

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....engine import CreditChanged, LinkTerms, OutgoingDelivery, parse_address
 from ....errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
 from ....messaging import ACCEPTED, RELEASED, Error, Source, Target, TransactionalState
-from ..._kit.links import WholeMessageSender
+from ..._kit.links import PlainSender
 from ..codes import INFINITE, SessionFault, execution_code
 from ..link import LinkEndpoint
 from ..message.to_transfer import WrittenMessage, as_it_is, write_message
@@ -59,7 +59,7 @@ class Credit:
         return self.left is None or self.left >= amount
 
 
-class ServerSender(LinkEndpoint, WholeMessageSender):
+class ServerSender(LinkEndpoint, PlainSender):
     """See `SenderLink` for the contract."""
 
     session: ServerLinkSession

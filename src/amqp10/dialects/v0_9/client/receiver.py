@@ -23,7 +23,7 @@ from ....errors import AmqpError, LinkDetached, LocalProtocolError
 from ....messaging import Accepted, DeliveryState, Source, TransactionalState
 from ....messaging.payloads import ForeignPayload
 from ..._kit.lazy_deliveries import LazyReceiver
-from ..._kit.links import WholeMessageReceiver
+from ..._kit.links import PlainReceiver
 from ..._kit.partial import advice, largest_in_part
 from ..acks import ACCEPT, REQUEUE, AckBatcher, outcome, verb_of
 from ..channel import Channel
@@ -64,7 +64,7 @@ PLACE_PREFETCH = 1000
 NUMBERS = 1 << 64  # of deliveries
 
 
-class ClientReceiver(ClientLink, LazyReceiver, WholeMessageReceiver):
+class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
     """See `ReceiverLink` for the contract."""
 
     session: ClientLinkSession

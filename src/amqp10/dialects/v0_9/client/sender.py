@@ -24,7 +24,7 @@ from ....engine import (
 )
 from ....errors import EncodeError, LocalProtocolError
 from ....messaging import ACCEPTED, DeliveryState, Target
-from ..._kit.links import WholeMessageSender
+from ..._kit.links import PlainSender
 from ..acks import SIZE
 from ..channel import BASIC
 from ..codes import Fault
@@ -47,7 +47,7 @@ WINDOW = 2048
 ACK, NACK = b"\0\x3c\0\x50", b"\0\x3c\0\x78"
 
 
-class ClientSender(ClientLink, WholeMessageSender):
+class ClientSender(ClientLink, PlainSender):
     """See `SenderLink` for the contract."""
 
     has_runs = True

@@ -20,7 +20,7 @@ from ....engine import (
     route_address,
 )
 from ....messaging import Accepted, DeliveryState, Error, Rejected, Released, Source, Target, TransactionalState
-from ..._kit.links import WholeMessageReceiver
+from ..._kit.links import PlainReceiver
 from ..acks import ACCEPT, DISCARD, AckBatcher, confirm
 from ..channel import BASIC
 from ..codes import Fault
@@ -41,7 +41,7 @@ _HAS_EXPIRATION: Final = 1  # in the first octet of the flags
 _MAX_EXPIRATION: Final = 315_360_000_000  # ms, RabbitMQ's: ten years
 
 
-class ServerReceiver(ServerLink, WholeMessageReceiver):
+class ServerReceiver(ServerLink, PlainReceiver):
     """See `ReceiverLink` for the contract."""
 
     credit: int

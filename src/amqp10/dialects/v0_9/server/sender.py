@@ -30,7 +30,7 @@ from ....messaging import (
     unapplied_filters,
 )
 from ....types import Symbol
-from ..._kit.links import WholeMessageSender
+from ..._kit.links import PlainSender
 from ..channel import BASIC
 from ..codes import Fault
 from ..message.streams import stream_filters
@@ -255,7 +255,7 @@ class Consumers:
                 link.revocable = 0
 
 
-class ServerSender(ServerLink, WholeMessageSender):
+class ServerSender(ServerLink, PlainSender):
     """See `SenderLink` for the contract."""
 
     credit: int
