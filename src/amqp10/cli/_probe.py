@@ -6,7 +6,7 @@ import json
 import ssl
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
@@ -22,6 +22,9 @@ from ..errors import AmqpError
 from ..net import Endpoint, connect, parse_url, visible
 from ._main import Failure, code_of, start, words
 from ._options import Peer, with_peer
+
+if TYPE_CHECKING:
+    from ..client import Connection
 
 HEADERS = {
     "AMQP 1.0": b"AMQP\x00\x01\x00\x00",
@@ -148,7 +151,7 @@ async def examine(peer: Peer) -> tuple[Report, int]:
     return report, code
 
 
-def open_facts(connection: Any) -> dict[str, Any]:
+def open_facts(connection: Connection) -> dict[str, Any]:
     remote = connection.remote
     return {
         "container-id": remote.container_id,

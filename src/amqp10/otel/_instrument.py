@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanKind, TracerProvider
 
 from .._arguments import checked
 from ..client import Connection, Receiver, Requester, Sender
-from ..client.internals import ReceiverDelivery, check_messages, set_link_wrapper
+from ..client.internals import ReceiverCore, ReceiverDelivery, check_messages, set_link_wrapper
 from ..messaging import OUTCOMES, Data, Message, TransactionalState
 from ._context import inject
 from ._services import asked, is_management, refusal, settling, table
@@ -160,7 +160,7 @@ class TracingReceiver(Receiver):
     telemetry: Telemetry
     each_delivery: bool
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: ReceiverCore) -> None:
         super().__init__(core)
         if self.each_delivery:
             core.derive = tracing_delivery

@@ -14,6 +14,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 
 from .._version import __version__
 from ..client import Connection, Health
+from ..client.internals import Link as ClientLink
 from ..client.internals import endpoint_of, terminus_of
 from ..errors import DecodeError, LocalProtocolError
 from ..messaging import Message
@@ -143,7 +144,7 @@ class Telemetry:
 
     def operation(
         self,
-        link: Any,
+        link: ClientLink,
         name: str,
         kind: SpanKind,
         *,
@@ -167,7 +168,7 @@ class Telemetry:
         )
         return Operation(span, lambda seconds, failure: self._measure(link, attributes, seconds, failure))
 
-    def create(self, link: Any, message: Message) -> Message:
+    def create(self, link: ClientLink, message: Message) -> Message:
         """Return a message of a batch with the context of a new creation span, unless it has a context."""
         if span_context(message) is not None:
             return message
@@ -178,12 +179,12 @@ class Telemetry:
         span.end()
         return inject(message, trace.set_span_in_context(trace.NonRecordingSpan(span.get_span_context())))
 
-    def sent(self, link: Any, name: str, count: int, error: BaseException | None = None) -> None:
+    def sent(self, link: ClientLink, name: str, count: int, error: BaseException | None = None) -> None:
         """Count messages that were sent, or failed to be sent."""
         failure = None if error is None else error_type(error)
         self._sent.add(count, _for_metrics(link, self._attributes(link, name, "send", None), failure))
 
-    def received(self, link: Any, deliveries: Sequence[Any], began_ns: int, *, batch: bool) -> None:
+    def received(self, link: ClientLink, deliveries: Sequence[Any], began_ns: int, *, batch: bool) -> None:
         """Make the span of a finished receive, whose messages are known only now."""
         messages = [message for each in deliveries if (message := readable(each)) is not None]
         attributes = self._attributes(link, "receive", "receive", None if batch or not messages else messages[0])
@@ -200,7 +201,7 @@ class Telemetry:
         self._measure(link, attributes, (time_ns() - began_ns) / 1e9, None)
         self._consumed.add(len(deliveries), _for_metrics(link, attributes, None))
 
-    def receive_failed(self, link: Any, error: Exception, began_ns: int) -> None:
+    def receive_failed(self, link: ClientLink, error: Exception, began_ns: int) -> None:
         """Make the span of a failed receive."""
         attributes = self._attributes(link, "receive", "receive", None)
         span = self._tracer.start_span(
@@ -210,15 +211,15 @@ class Telemetry:
         span.end()
         self._measure(link, attributes, (time_ns() - began_ns) / 1e9, error_type(error))
 
-    def _measure(self, link: Any, attributes: Mapping[str, Any], seconds: float, failure: str | None) -> None:
+    def _measure(self, link: ClientLink, attributes: Mapping[str, Any], seconds: float, failure: str | None) -> None:
         process = attributes.get("messaging.operation.type") == "process"
         (self._process_duration if process else self._duration).record(seconds, _for_metrics(link, attributes, failure))
 
-    def received_there(self, link: Any, name: str, count: int) -> None:
+    def received_there(self, link: ClientLink, name: str, count: int) -> None:
         """Count messages in the answer to a request."""
         self._consumed.add(count, _for_metrics(link, self._attributes(link, name, "receive", None), None))
 
-    def _attributes(self, link: Any, name: str, type_: str | None, message: Message | None) -> dict[str, Any]:
+    def _attributes(self, link: ClientLink, name: str, type_: str | None, message: Message | None) -> dict[str, Any]:
         connection: Connection = link.connection
         system = system_of(connection)
         attributes: dict[str, Any] = {
@@ -290,19 +291,19 @@ def links_to(messages: Sequence[Message]) -> list[Link]:
     return [Link(each) for each in found if each is not None]
 
 
-def _has_name(link: Any) -> bool:
+def _has_name(link: ClientLink) -> bool:
     """Return whether the link has one lasting address. Addresses of single messages would be too many values."""
     address, temporary = address_of(link)
     return address is not None and not temporary
 
 
-def _span_name(link: Any, operation: str, attributes: Mapping[str, Any]) -> str:
+def _span_name(link: ClientLink, operation: str, attributes: Mapping[str, Any]) -> str:
     if _has_name(link):
         return f"{operation} {attributes[NAME]}"
     return f"{operation} {attributes.get('server.address', '')}:{attributes.get('server.port', '')}"
 
 
-def _for_metrics(link: Any, attributes: Mapping[str, Any], failure: str | None) -> dict[str, Any]:
+def _for_metrics(link: ClientLink, attributes: Mapping[str, Any], failure: str | None) -> dict[str, Any]:
     """Return the attributes with few values, without temporary nodes and values from messages."""
     kept = {name: value for name, value in attributes.items() if name in _OF_METRICS}
     if not _has_name(link):
@@ -345,7 +346,7 @@ def _server(connection: Connection) -> dict[str, Any]:
     }
 
 
-def address_of(link: Any) -> tuple[str | None, bool]:
+def address_of(link: ClientLink) -> tuple[str | None, bool]:
     """Return the address of a link, and whether its name is temporary."""
     terminus = terminus_of(link)
     if terminus is None:
