@@ -26,7 +26,7 @@ from .left import LeftBehind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ...engine import LinkSession
+    from ...engine import Link, LinkSession
     from ...messaging import Source, Target, TerminusExpiryPolicy
     from .._queues.message import Clock
     from .._queues.selection import Filtering
@@ -69,7 +69,7 @@ class RetainedSubscription:
     source: Source
     lifetime: Lifetime
     filters: list[Any]
-    links: dict[object, Callable[[], None]]
+    links: dict[Link, Callable[[], None]]
     session: LinkSession | None = None
     connection: object = None
     deadline: float | None = None
@@ -226,7 +226,7 @@ class Subscriptions:
         raise Refused("amqp:not-found", f"there is no subscription {base!r}")
 
     def leave(
-        self, lasting: RetainedSubscription, link: object, how: DetachKind, session: LinkSession, connection: object
+        self, lasting: RetainedSubscription, link: Link, how: DetachKind, session: LinkSession, connection: object
     ) -> None:
         """Remove a link that ended."""
         if lasting.links.pop(link, None) is None or lasting.links or self._all.get(lasting.key) is not lasting:
