@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..engine import LinkOwner
 from ..types import Symbol
@@ -51,7 +51,7 @@ class PeerTerms:
     service: Callable[[Peer], LinkService] | None = None
 
 
-class Peer(ABC):
+class Peer(Protocol):
     """One connection, as its links see it.
 
     Attributes:
@@ -83,33 +83,26 @@ class Peer(ABC):
     unread_octets: int
 
     @property
-    @abstractmethod
     def owner(self) -> Owner:
         """The owner of the peer's subscriptions and resumable links."""
 
     @property
-    @abstractmethod
     def blocked(self) -> str | None:
         """The reason why messages of this peer are not taken now; None: they are taken."""
 
     @property
-    @abstractmethod
     def full(self) -> bool:
         """Whether output waits because the peer does not read fast enough."""
 
-    @abstractmethod
     def end_link(self, link: Link, error: Error) -> None:
         """Detach a link with an error."""
 
-    @abstractmethod
     def transaction(self, txn_id: object) -> LocalTransaction | None:
         """Return the transaction of that id if it can take more work, otherwise None."""
 
-    @abstractmethod
     def posts_in_part(self, txn_id: bytes) -> bool:
         """Return whether a message of that transaction has arrived only in part."""
 
-    @abstractmethod
     def claims_another_user(self, payload: bytes) -> Error | None:
         """Return the error for a message whose user-id is another user's, if that is checked; otherwise None.
 
@@ -117,7 +110,6 @@ class Peer(ABC):
             DecodeError: the message is malformed.
         """
 
-    @abstractmethod
     def do(self, request: Request[Any]) -> Any:
         """Carry out a request of the peer, and return its answer.
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ._log import report
 
@@ -52,14 +51,12 @@ class QuarantinedMessage:
     durable: bool
 
 
-class QuarantineJournal(ABC):
+class QuarantineJournal(Protocol):
     """Keeps the durable messages of a quarantine. It is told of each change in the same pass."""
 
-    @abstractmethod
     def added(self, message: QuarantinedMessage) -> None:
         """Record that a durable message was set aside; its queue forgot it in the same pass."""
 
-    @abstractmethod
     def removed(self, message: QuarantinedMessage) -> None:
         """Record that a durable message was released or dropped, or made room for a newer one."""
 

@@ -9,7 +9,6 @@ import itertools
 import math
 import uuid
 import weakref
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -89,7 +88,7 @@ class Timed(Protocol):
         """Expire what is due at `now`; return when the next part is due, or None."""
 
 
-class Journal(TopologyJournal, SubscriptionJournal, BranchJournal):
+class Journal(TopologyJournal, SubscriptionJournal, BranchJournal, Protocol):
     """A store, as its contents see it.
 
     Attributes:
@@ -98,23 +97,23 @@ class Journal(TopologyJournal, SubscriptionJournal, BranchJournal):
         failure: the error of the last commit; None: it succeeded.
     """
 
-    quarantine: QuarantineJournal
-    links: LinkJournal
     failure: Exception | None
 
-    @abstractmethod
+    @property
+    def quarantine(self) -> QuarantineJournal: ...
+
+    @property
+    def links(self) -> LinkJournal: ...
+
     def add_node(self, node: Node) -> QueueJournal:
         """Keep a queue or a topic from now on."""
 
-    @abstractmethod
     def records(self, owner: str) -> Records:
         """Return the records kept under the unique name `owner`."""
 
-    @abstractmethod
     def fits(self, octets: int) -> bool:
         """Return whether messages of `octets` octets fit; if they do, count them."""
 
-    @abstractmethod
     async def wait_durable(self) -> None:
         """Wait until everything recorded so far is on the disk."""
 

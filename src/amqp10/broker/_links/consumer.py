@@ -14,7 +14,7 @@ from .._log import notice
 from .._peer import LinkTaker
 from .._queues.message import QueuedMessage, message_of
 from .._queues.node import Consumer
-from .._transactions.local import LocalTransaction, Participant
+from .._transactions.local import LocalTransaction
 from .terminus import FAILED
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ConsumerOptions:
         return answer | {Symbol("exclusive"): True} if self.exclusive else answer
 
 
-class ConsumerLink(LinkTaker, Consumer, Participant):
+class ConsumerLink(LinkTaker, Consumer):
     """A consumer of a queue, on a link; see `Consumer`.
 
     Args:

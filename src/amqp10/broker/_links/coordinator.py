@@ -8,7 +8,7 @@ from ...engine import LinkOwner, LinkTerms
 from ...errors import DecodeError
 from ...messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Error, Message, Rejected
 from ...types import Symbol, as_composite
-from .._transactions.local import LocalTransaction, TransactionOwner
+from .._transactions.local import LocalTransaction
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery, ReceiverLink
@@ -21,7 +21,7 @@ MAX_TRANSACTIONS = 1000
 """The most transactions that one peer may have open at a time."""
 
 
-class CoordinatorLink(TransactionOwner, LinkOwner):
+class CoordinatorLink(LinkOwner):
     """The link on which a peer declares and discharges (§4.2, §4.3); when it ends, open transactions are rolled back.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from ...engine import CopiedDelivery, ImmediateDelivery, RoutedDelivery
@@ -10,7 +10,6 @@ from ...messaging import read_annotations, read_properties
 from .._address import exchange_in, prefixed, split_address
 from .._errors import Refused
 from .._queues.message import EMPTY_MESSAGE
-from .._queues.node import Producer
 from .._routing.routes import Route
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def further_keys(payload: bytes) -> list[str]:
     return keys
 
 
-class Destination(Producer):
+class Destination(ABC):
     """The destination of a link's messages, and the producer of its nodes, which grant the link its credit.
 
     Attributes:
@@ -93,7 +92,7 @@ class Destination(Producer):
     def credit_used(self) -> None:
         """Grant more credit if it is time, because messages have arrived."""
 
-    def rights_changed(self) -> None:
+    def rights_changed(self) -> None:  # noqa: B027  # `check_rights` checks links to one node
         """Check rights anew, because the tokens of the peer have changed."""
 
     @abstractmethod

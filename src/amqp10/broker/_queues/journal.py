@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,10 +50,9 @@ class QueueJournal(ABC):
         """Record that the queue is deleted with its messages."""
 
 
-class Records(ABC):
+class Records(Protocol):
     """Keeps values by keys, for something that is not a queue."""
 
-    @abstractmethod
     def put(self, key: str, form: Callable[[], bytes], *, lazily: bool = False) -> None:
         """Keep a value, replacing the key's old one.
 
@@ -62,10 +61,8 @@ class Records(ABC):
             lazily: whether peers need not wait until the value is on the disk.
         """
 
-    @abstractmethod
     def remove(self, key: str) -> None:
         """Remove a value, if there is one."""
 
-    @abstractmethod
     def drop(self) -> None:
         """Remove all values."""

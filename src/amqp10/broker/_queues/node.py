@@ -10,7 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ...types import Symbol
 from .._log import attempt, notice
@@ -71,23 +71,19 @@ class QueueFull(NotTaken):
         super().__init__(f"queue {name!r} is full: it exceeded maximum length", info=info)
 
 
-class Producer(ABC):
+class Producer(Protocol):
     """A link that puts messages into a node."""
 
     @property
-    @abstractmethod
     def credit(self) -> int:
         """How many messages it may still send."""
 
-    @abstractmethod
     def grant(self, node: Node, credit: int) -> None:
         """Set its credit to `credit` messages; 0 stops it."""
 
-    @abstractmethod
     def relaxed(self, node: Node) -> None:
         """Learn that there is room again; a producer that was added only for the shortage may leave."""
 
-    @abstractmethod
     def node_deleted(self, error: Error) -> None:
         """End the link, because the node is deleted."""
 

@@ -18,10 +18,9 @@ A `LinkJournal` records all this while it happens, so that it can outlive the br
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .._deadlines import Deadlines
 from .._log import attempt
@@ -91,26 +90,21 @@ class ResumableLink:
     deadline: float | None = None
 
 
-class LinkJournal(ABC):
+class LinkJournal(Protocol):
     """Records resumable links; called in the pass of the scheduler in which something happens."""
 
-    @abstractmethod
     def began(self, link: ResumableLink) -> None:
         """Record that a resumable link was attached, anew or resumed."""
 
-    @abstractmethod
     def noted(self, link: ResumableLink, tag: bytes, state: DeliveryState) -> None:
         """Record the outcome of a durable message that was sent to a producer and is not settled yet."""
 
-    @abstractmethod
     def held(self, link: ResumableLink, tag: bytes, entry: QueuedMessage) -> None:
         """Record that a consumer was sent this message."""
 
-    @abstractmethod
     def settled(self, link: ResumableLink, tags: Iterable[bytes]) -> None:
         """Record that these deliveries are settled; some may never have been recorded."""
 
-    @abstractmethod
     def ended(self, link: ResumableLink) -> None:
         """Record that the link and all that it holds has ended."""
 

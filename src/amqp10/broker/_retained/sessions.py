@@ -6,10 +6,9 @@ on the next connection of the same user that names the session, or ends when its
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...engine import Engine, Session, SessionEngine, SessionKeeper
 from .._deadlines import Deadlines
@@ -26,16 +25,14 @@ MAX_SESSIONS = 1000
 Key = tuple[str | None, bytes]
 
 
-class ResumableSessionOwner(ABC):
+class ResumableSessionOwner(Protocol):
     """A connection whose sessions can be resumed."""
 
     engine: Engine
 
-    @abstractmethod
     def session_expired(self, session: Session) -> None:
         """End the links of a session that was not resumed in time."""
 
-    @abstractmethod
     def session_taken_over(self, session: Session) -> None:
         """Detach a session that its client attaches on another connection; end it if it cannot be resumed."""
 

@@ -13,9 +13,8 @@ With a store, durable subscriptions survive the broker; its end counts as that o
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .._deadlines import Deadlines
 from .._errors import Refused
@@ -110,10 +109,9 @@ def key_of(owner: Owner, link_name: str, source: Source) -> SubscriptionKey:
     return SubscriptionKey(None if "global" in source.capabilities else owner, link_name.partition("|")[0], kind)
 
 
-class SubscriptionJournal(ABC):
+class SubscriptionJournal(Protocol):
     """Records subscriptions."""
 
-    @abstractmethod
     def note_subscription(self, lasting: RetainedSubscription) -> None:
         """Record that a subscription is new or ends at another time, if its source asks for durability."""
 

@@ -7,9 +7,8 @@ that depend on headers are searched for each message.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ...engine import RequestRules
 from ...messaging import Message
@@ -40,18 +39,15 @@ MAX_KNOWN_LENGTH: Final = 4 * MAX_KEY_LENGTH
 """The most characters of an address whose route is remembered."""
 
 
-class TopologyJournal(ABC):
+class TopologyJournal(Protocol):
     """Records exchanges and bindings."""
 
-    @abstractmethod
     def add_exchange(self, exchange: Exchange) -> None:
         """Keep an exchange from now on."""
 
-    @abstractmethod
     def add_binding(self, binding: Binding) -> None:
         """Keep a binding from now on, if both of its ends are kept."""
 
-    @abstractmethod
     def drop(self, number: int) -> None:
         """Record that the exchange or binding of that number is gone."""
 

@@ -254,7 +254,7 @@ class ConnectionManager:
             await self._quiet.wait()
 
 
-class Connection(PeerTransport):
+class Connection:
     """One connection from the start of its engine to its end: the pump, and the peer that handles the pump's events.
 
     Args:

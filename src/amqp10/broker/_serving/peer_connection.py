@@ -40,9 +40,9 @@ from .._links.producer import ProducerLink
 from .._links.user_id import check_user_id
 from .._log import attempt
 from .._management.requests import Requests
-from .._peer import Peer, PeerTerms
+from .._peer import PeerTerms
 from .._queues.topic import Owner
-from .._retained.sessions import PeerSessions, ResumableSessionOwner
+from .._retained.sessions import PeerSessions
 from .._tokens.grants import PeerTokens
 from .._transactions.local import LocalTransaction
 from .._users.users import EVERYTHING
@@ -53,7 +53,7 @@ from .transport import Disconnected, PeerTransport
 _numbers = itertools.count(1)
 
 
-class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
+class PeerConnection(EngineOwner):
     """One connection, as the broker sees it.
 
     The driver of the engine passes every batch of events to `handle`, calls `resume` when output that was held up

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .._queues.journal import QueueJournal, Records
+from .._queues.journal import QueueJournal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +68,7 @@ class Changes:
         return Changes(later.noted, *(one + other if isinstance(one, list) else one | other for one, other in pairs))
 
 
-class ChangeRecorder(ABC):
+class ChangeRecorder(Protocol):
     """Collects changes until they are written.
 
     Attributes:
@@ -78,15 +77,12 @@ class ChangeRecorder(ABC):
 
     changes: Changes
 
-    @abstractmethod
     def number(self, above: int = 0) -> int:
         """Return a number above `above` that no row has."""
 
-    @abstractmethod
     def note(self) -> None:
         """Record a change that must be on the disk before any peer is told of it."""
 
-    @abstractmethod
     def wake(self) -> None:
         """Start writing the changes."""
 
@@ -138,7 +134,7 @@ class StoredQueue(QueueJournal):
         self._recorder.note()
 
 
-class StoredRecords(Records):
+class StoredRecords:
     """Records the values of one owner.
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...engine import IncomingDelivery, OutgoingDelivery
 from ...types import encode
 from .._queues.message import QueuedMessage
-from .._retained.links import LinkJournal, LinkKey, ResumableLink
+from .._retained.links import LinkKey, ResumableLink
 from .._retained.subscriptions import Lifetime
 from .changes import StoredLink
 from .tables import DeliveryRow, LinkRow
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .changes import ChangeRecorder
 
 
-class StoredLinks(LinkJournal):
+class StoredLinks:
     """Records links whose node is kept in the store."""
 
     def __init__(self, recorder: ChangeRecorder) -> None:

@@ -30,12 +30,10 @@ import anyio
 import anyio.to_thread
 
 from ...types import encode
-from .._quarantine import QuarantineJournal
 from .._queues.queue import Queue
 from .._queues.topic import Topic
 from .._routing.exchanges import Exchange
-from .._virtual_host_core import Journal
-from .changes import ChangeRecorder, Changes, StoredQueue, StoredRecords
+from .changes import Changes, StoredQueue, StoredRecords
 from .links import StoredLinks
 from .tables import (
     BindingRow,
@@ -77,7 +75,7 @@ NEEDED = 0.25
 """The part of `least_room` that must be free on the disk itself: changes go into a log before they go into the file."""
 
 
-class StoredQuarantine(QuarantineJournal):
+class StoredQuarantine:
     """Records the durable messages of the quarantine."""
 
     def __init__(self, store: Store) -> None:
@@ -100,7 +98,7 @@ class StoredQuarantine(QuarantineJournal):
         self._store.note()
 
 
-class Store(Journal, ChangeRecorder):
+class Store:
     """The store of a running broker.
 
     Args:

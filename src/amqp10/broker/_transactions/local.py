@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...messaging import RELEASED, Error, TransactionalState
 from ...types import Symbol
@@ -65,63 +64,52 @@ def attempt_each(calls: Iterable[tuple[Any, ...]]) -> None:
             _log.exception("the end of a transaction: one part of it failed, the others are done")
 
 
-class Part(ABC):
+class Part(Protocol):
     """Work of a transaction on a node that is not a queue, and that knows how to finish it."""
 
     @property
-    @abstractmethod
     def obstacle(self) -> Error | None:
         """The error that prevents a commit; None: it can be committed."""
 
-    @abstractmethod
     def apply(self) -> None:
         """Do the work, because the transaction is committed."""
 
-    @abstractmethod
     def revert(self) -> None:
         """Discard the work, because the transaction is rolled back."""
 
 
-class Participant(ABC):
+class Participant(Protocol):
     """A consumer of a queue whose deliveries are part of transactions."""
 
     @property
-    @abstractmethod
     def queue(self) -> Queue:
         """The queue that this link consumes from."""
 
-    @abstractmethod
     def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
         """Apply the outcome of a retired delivery and settle it, because the transaction is committed."""
 
-    @abstractmethod
     def revert(self, delivery: OutgoingDelivery) -> None:
         """Discard the outcome of a retired delivery, because the transaction is rolled back.
 
         If no other outcome can come, the default outcome applies (§4.4.4.2).
         """
 
-    @abstractmethod
     def acquire_in(self, transaction: LocalTransaction | None) -> None:
         """Acquire messages from now on in `transaction` (§4.4.3); None: outside transactions."""
 
-    @abstractmethod
     def keep(self, delivery: OutgoingDelivery) -> None:
         """Keep a delivery that was acquired in a committed transaction, and whose outcome is still to come."""
 
-    @abstractmethod
     def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
         """Undo the acquisition of a delivery, because the transaction is rolled back (§4.4.4.3)."""
 
 
-class TransactionOwner(ABC):
+class TransactionOwner(Protocol):
     """A link that declares transactions."""
 
-    @abstractmethod
     def let_go(self, transaction: LocalTransaction) -> None:
         """Forget a transaction that is ended elsewhere."""
 
-    @abstractmethod
     def terminate(self, condition: str, description: str) -> None:
         """End the link and roll back its open transactions: the peer violated §4.4.1 or §4.4.2."""
 

@@ -6,8 +6,7 @@ on the disk before the user is told that it is prepared; its end is committed to
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...messaging import Error
 from ...types import Symbol
@@ -79,14 +78,12 @@ class RestoredBranch:
         attempt_each((queue.lost, entry) for queue, entry, _ in self._work.retired)
 
 
-class BranchJournal(ABC):
+class BranchJournal(Protocol):
     """Records prepared branches."""
 
-    @abstractmethod
     def add_branch(self, user: str | None, branch: BranchId, work: Work) -> int:
         """Keep a prepared branch, with what its commit does; return its number."""
 
-    @abstractmethod
     def end_branch(self, number: int) -> None:
         """Record the end of a branch, in one commit with its effects."""
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from ....messaging import Error
 from ....types import Symbol
 from ..._errors import Refused
-from ..._transactions.local import Part
 from .outcomes import settle
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class EntityWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Retirement(Part):
+class _Retirement:
     """A message that gets its outcome with a transaction."""
 
     transaction: LocalTransaction
@@ -91,7 +90,7 @@ class _Retirement(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scheduled(Part):
+class _Scheduled:
     """A message that is scheduled with a transaction."""
 
     entity: Entity
