@@ -12,12 +12,15 @@ async def declare(connection: Connection) -> None:
     """Declare what is needed: the only part that differs by dialect."""
     if connection.dialect == "0-9-1":
         await connection.native.declare_exchange("moving-events", "topic", durable=True)
-        await connection.native.declare_queue("moving-orders", durable=True)
+        quorum = {"x-queue-type": "quorum"}
+        await connection.native.declare_queue(
+            "moving-orders", durable=True, arguments=quorum
+        )
         await connection.native.bind("moving-orders", "moving-events", "order.*")
     else:
         async with management(connection) as rabbit:
             await rabbit.declare_exchange("moving-events", "topic")
-            await rabbit.declare_queue("moving-orders", "classic")
+            await rabbit.declare_queue("moving-orders", "quorum")
             await rabbit.bind("moving-events", queue="moving-orders", key="order.*")
 
 
@@ -50,6 +53,11 @@ async def main(url: str, dialect: str) -> None:
                 for delivery in batch:
                     # Accepted at the end; given back if an exception leaves the block
                     with delivery as message:
+                        if message.body == b"order 2" and message.delivery_count == 0:
+                            print("order 2 failed")
+                            # release() would not count: in 1.0 this would never end
+                            delivery.modify(delivery_failed=True)
+                            continue
                         print(
                             message.body.decode(),
                             message.application_properties["region"],

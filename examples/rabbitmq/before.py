@@ -10,7 +10,8 @@ def main(url: str) -> None:
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         channel.exchange_declare("moving-events", "topic", durable=True)
-        channel.queue_declare("moving-orders", durable=True)
+        quorum = {"x-queue-type": "quorum"}
+        channel.queue_declare("moving-orders", durable=True, arguments=quorum)
         channel.queue_bind("moving-orders", "moving-events", "order.*")
 
         channel.confirm_delivery()
@@ -32,6 +33,10 @@ def main(url: str) -> None:
         ):
             if method is None:
                 break
+            if body == b"order 2" and not method.redelivered:
+                print("order 2 failed")
+                channel.basic_nack(method.delivery_tag, requeue=True)
+                continue
             print(body.decode(), properties.headers["region"])
             channel.basic_ack(method.delivery_tag)
 

@@ -21,7 +21,6 @@ from amqp10 import Connection, Data, Message, Reconnect, Unsupported
 from amqp10.testing import FaultProxy
 
 from ._matrix import Embedded, Peer, embedded_broker
-from .brokers import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -358,15 +357,18 @@ async def test_copying(peer: Peer, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_the_page_about_moving(rabbitmq: Server) -> None:
-    """Its programs before and after, and the latter in both dialects, do the same on RabbitMQ."""
+@pytest.mark.parametrize("name", ["rabbitmq", "rabbitmq_43", "embedded"])
+async def test_the_page_about_moving(request: pytest.FixtureRequest, name: str) -> None:
+    """Its programs before and after, and the latter in both dialects, do the same, and come to an end."""
+    url = request.getfixturevalue(name).url()
     for program in (["before.py"], ["after.py", "0-9-1"], ["after.py", "1.0"], ["before.py"]):
-        name, *rest = program
-        command = [sys.executable, "-W", "error", str(EXAMPLES / "rabbitmq" / name), rabbitmq.url(), *rest]
-        done = await anyio.run_process(command, check=False)
+        file, *rest = program
+        command = [sys.executable, "-W", "error", str(EXAMPLES / "rabbitmq" / file), url, *rest]
+        with anyio.fail_after(120):
+            done = await anyio.run_process(command, check=False)
         assert done.returncode == 0, done.stderr.decode()
-        assert done.stdout.decode() == "no queue took order 3\norder 1 eu\norder 2 eu\n"
-    both = [sys.executable, "-W", "error", str(EXAMPLES / "two_dialects.py"), rabbitmq.url()]
+        assert done.stdout.decode() == "no queue took order 3\norder 1 eu\norder 2 failed\norder 2 eu\n"
+    both = [sys.executable, "-W", "error", str(EXAMPLES / "two_dialects.py"), url]
     done = await anyio.run_process(both, check=False)
     assert done.stdout.decode() == "sent in 0-9-1 received in 1.0\nsent in 1.0 received in 0-9-1\n", done.stderr
 

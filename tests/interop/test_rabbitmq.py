@@ -15,12 +15,15 @@ import pytest
 from amqp10 import (
     TLS,
     Connection,
+    DialectName,
     External,
     LinkDetached,
     ManagementError,
     Message,
     MessageRejected,
     MessageReleased,
+    Modified,
+    Released,
     SessionEnded,
 )
 from amqp10.rabbitmq import Binding, Management, QueueType, exchange_address, management, queue_address
@@ -291,6 +294,41 @@ async def test_tls_and_external(rabbitmq: Server) -> None:
     tls = TLS(ca=certificates / "ca.pem", certificate=certificates / "client.pem", key=certificates / "client.key")
     async with Connection(rabbitmq.url("amqps", user=None), tls=tls, sasl=External()) as connection:
         assert connection.mechanism == "EXTERNAL"
+
+
+@pytest.mark.parametrize("dialect", ["0-9-1", "1.0"])
+@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+@pytest.mark.parametrize("name", ["rabbitmq", "rabbitmq_43", "embedded"])
+async def test_what_came_before(
+    request: pytest.FixtureRequest, name: str, queue_type: QueueType, dialect: DialectName
+) -> None:
+    """What says that a message came before is what the page's table says."""
+    url, queue = request.getfixturevalue(name).url(), fresh()
+    async with Connection(url) as connection, management(connection) as rabbit:
+        await rabbit.declare_queue(queue, queue_type)
+        async with (
+            Connection(url, dialect=dialect) as consuming,
+            connection.sender(queue_address(queue)) as sender,
+            consuming.receiver(queue_address(queue), credit=1) as receiver,
+        ):
+            for outcome in (Released(), Modified(delivery_failed=True)):
+                await sender.send(Message(b"again", durable=True))
+                with anyio.fail_after(60):
+                    first = await receiver.receive()
+                    first.settle(outcome)
+                    again = await receiver.receive()
+                    again.accept()
+                assert first.message.delivery_count == 0
+                counted = dialect == "0-9-1" or (
+                    isinstance(outcome, Modified) and (name, queue_type) != ("rabbitmq", "classic")
+                )
+                assert again.message.delivery_count == counted
+                assert not again.message.first_acquirer
+                assert first.message.first_acquirer == (dialect == "0-9-1" or name != "embedded")
+                if dialect == "1.0" and isinstance(outcome, Released):
+                    counting = "x-delivery-count" if name == "rabbitmq" else "x-acquired-count"
+                    annotations = again.message.message_annotations
+                    assert annotations.get(counting) == (1 if queue_type == "quorum" else None)
 
 
 def test_example(broker: Server | Embedded) -> None:
