@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
 from ...engine import LinkAttached, LinkTerms, SessionTerms, SessionUnmapped, WindowOpened
 from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
@@ -72,11 +73,17 @@ class SessionConnection(Protocol):
         """Free the channels of a session whose ends are both exchanged."""
 
 
-class SessionEndpoint(SessionCore, Machine[SessionState]):
+class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
     """One session. `channel` is ours, `remote_channel` the peer's; each -1 until it is known."""
 
     noun = "session"
     transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION | SESSION_ENDS
+    handlers: ClassVar[Handlers] = {
+        Attach: "_receive_attach",
+        Flow: "_receive_flow",
+        Detach: "_receive_detach",
+        End: "_receive_end",
+    }
 
     def __init__(self, connection: SessionConnection, channel: int) -> None:
         self.connection: SessionConnection = connection
@@ -190,18 +197,13 @@ class SessionEndpoint(SessionCore, Machine[SessionState]):
         if self.ended_locally and kind is not End and (self.state in _DROPS_INPUT or kind not in _ABOUT_OURS):
             return
         try:
+            # A transfer or a disposition comes for each message: they do not take the way through the table.
             if kind is Transfer:
                 self._receive_transfer(frame, payload)  # type: ignore[arg-type]
             elif kind is Disposition:
                 self.dispositions.receive(frame)  # type: ignore[arg-type]
-            elif kind is Flow:
-                self._receive_flow(frame)  # type: ignore[arg-type]
-            elif kind is Attach:
-                self._receive_attach(frame)  # type: ignore[arg-type]
-            elif kind is Detach:
-                self._receive_detach(frame)  # type: ignore[arg-type]
-            elif kind is End:
-                self._receive_end(frame)  # type: ignore[arg-type]
+            elif kind in self.by_type:
+                self.by_type[kind](self, frame)
             else:
                 raise RemoteProtocolError(
                     f"the peer sent {kind.__name__.lower()} on a session that is begun", "amqp:illegal-state"
