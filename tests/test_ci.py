@@ -72,6 +72,29 @@ def test_places_of_the_tiers() -> None:
     assert [each for places in PLACES.values() for each in places if not (ROOT / "tests" / each).exists()] == []
 
 
+BY_KIND = ("conformance", "faults", "fuzz", "hostile", "interop", "kit", "pitfalls")
+
+
+def test_folders_mirror_the_source() -> None:
+    """A folder of tests has the name of a folder or file of the source, without its underscore, or is for one kind."""
+    source = ROOT / "src" / "amqp10"
+    names = (path.relative_to(source).with_suffix("").parts for path in source.rglob("*"))
+    places = {"/".join(each.removeprefix("_") for each in parts) for parts in names}
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")} - {Path()}
+    own = [each.as_posix() for each in folders if each.parts[0] not in BY_KIND]
+    assert len(own) > 40
+    assert [each for each in sorted(own) if each not in places] == []
+    assert [each for each in BY_KIND if not (ROOT / "tests" / each).is_dir()] == []
+
+
+def test_what_files_share_is_in_the_kit() -> None:
+    """No file imports from a conftest.py, or from another file of tests, but for those beside real brokers."""
+    shared = re.compile(r"^ *from \.[\w.]*\b(conftest|test_\w+) import|^ *from \.[\w.]* import .*\btest_\w+", re.M)
+    files = [path for path in sorted((ROOT / "tests").rglob("*.py")) if path.parent.name != "interop"]
+    found = {str(path.relative_to(ROOT / "tests")) for path in files if shared.search(path.read_text())}
+    assert found == {"client/test_websocket.py"}  # which runs other tests anew
+
+
 def test_what_runs_more_often_is_nightly() -> None:
     """A file of tests that asks for a count of the nightly tier is in that tier, or a test of it is."""
     counts = re.compile(r"^from \.+kit\.counts import", re.M)

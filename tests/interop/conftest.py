@@ -10,7 +10,7 @@ import pytest
 
 from amqp10.broker import Broker
 
-from ..kit.unavailable import unavailable as unavailable
+from ..kit.unavailable import unavailable
 from ._matrix import Embedded, Peer, embedded_broker, fresh_name
 from .brokers import (
     ARTEMIS,

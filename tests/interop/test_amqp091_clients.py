@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
+from ..kit.unavailable import unavailable
 from ._matrix import fresh_name
 from .brokers import Unavailable
 from .clients import AMQP091_GO, Program
-from .conftest import unavailable
 
 pytest.importorskip("aio_pika", reason="aio-pika is not installed")
 

@@ -25,8 +25,8 @@ from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, conn
 
 from ..kit.azure.lease_stores import CLAUSES, GROUP, Clause, contract
 from ..kit.free_ports import free_ports
+from ..kit.unavailable import unavailable
 from .brokers import MortalPostgreSQL, Unavailable, serving_postgresql
-from .conftest import unavailable
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool

@@ -27,9 +27,9 @@ from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 
 from ..kit.free_ports import free_ports
+from ..kit.unavailable import unavailable
 from .brokers import Unavailable
 from .clients import AZURE_PROCESSOR_JS, AZURITE
-from .conftest import unavailable
 
 pytestmark = [
     pytest.mark.anyio,

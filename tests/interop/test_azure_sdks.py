@@ -27,6 +27,7 @@ from amqp10.broker.azure import (
 from amqp10.testing import CertificateAuthority
 
 from ..kit.counts import COMPILE_RUST
+from ..kit.unavailable import unavailable
 from .brokers import Unavailable
 from .clients import (
     AZURE_EVENTHUBS_JAVA,
@@ -38,7 +39,6 @@ from .clients import (
     Program,
 )
 from .clients._programs import COMPILE_SECONDS
-from .conftest import unavailable
 
 pytestmark = [
     pytest.mark.interop,

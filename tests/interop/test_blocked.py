@@ -11,9 +11,9 @@ import pytest
 
 from amqp10 import Connection, ConnectionBlocked, ConnectionUnblocked
 
+from ..kit.unavailable import unavailable
 from .brokers import Unavailable, mortal_rabbitmq
 from .brokers._rabbitmq import MortalRabbitMQ
-from .conftest import unavailable
 
 pytestmark = [
     pytest.mark.anyio,

@@ -19,9 +19,9 @@ from amqp10.sync import Connection
 
 from ..kit.free_ports import free_ports
 from ..kit.programs import started
+from ..kit.unavailable import unavailable
 from .brokers import STABLE, Unavailable
 from .brokers._debian import loader, unpacked
-from .conftest import unavailable
 
 pytestmark = [
     pytest.mark.interop,

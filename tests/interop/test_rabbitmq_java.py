@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from ..kit.unavailable import unavailable
 from ._matrix import fresh_name
 from .brokers import Unavailable
 from .clients import RABBITMQ_JAVA, Program
-from .conftest import unavailable
 
 pytestmark = [
     pytest.mark.anyio,

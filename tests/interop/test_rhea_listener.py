@@ -22,11 +22,11 @@ from amqp10 import (
     Symbol,
 )
 
+from ..kit.unavailable import unavailable
 from ._cases import body_of, exchange
 from .brokers import Unavailable
 from .clients import PROGRAMS
 from .clients._programs import HERE, tool
-from .conftest import unavailable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])

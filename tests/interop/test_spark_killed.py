@@ -25,9 +25,9 @@ from amqp10.spark._wal.query_folder import create_batch_folder, create_query_fol
 from amqp10.spark._wal.segments import Segment
 
 from ..kit.counts import KILLS
+from ..kit.unavailable import unavailable
 from ._matrix import fresh_name
 from .brokers import ARTEMIS, Mortal, Server, Unavailable, java, mortal, write_trust_store
-from .conftest import unavailable
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200)]
 COUNT = 2000

@@ -29,9 +29,9 @@ from amqp10 import (
 )
 from amqp10.rabbitmq import management, queue_address
 
+from ..kit.unavailable import unavailable
 from .brokers import NEWEST, STABLE, Unavailable, mortal_rabbitmq
 from .brokers._rabbitmq import MortalRabbitMQ
-from .conftest import unavailable
 
 pytestmark = [
     pytest.mark.anyio,

@@ -21,10 +21,10 @@ from amqp10 import Connection
 from amqp10.cli._trace.analysis import Call, take_apart
 
 from ..kit.programs import started
+from ..kit.unavailable import unavailable
 from ._matrix import Peer
 from .brokers import Server, Unavailable
 from .clients import PROGRAMS, Kept, Program
-from .conftest import unavailable
 
 pika: Any = pytest.importorskip("pika", reason="pika is not installed")
 

@@ -26,11 +26,11 @@ from amqp10.broker import Broker
 
 from ..kit.net.connect_proxy import connect_proxy
 from ..kit.programs import started
+from ..kit.unavailable import unavailable
 from ._cases import BODIES, body_of, exchange, same
 from ._matrix import Embedded, Peer
 from .brokers import Server, Unavailable
 from .clients import PROGRAMS, Program, ProgramFailed
-from .conftest import unavailable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("WebSocket")]
 
