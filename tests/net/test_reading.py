@@ -174,8 +174,10 @@ async def test_a_question_given_up() -> None:
     """The turn that was asked for by a task that gave up is not given away for it."""
     async with asking() as (rig, wire, task):
         wire.answers = False
-        with anyio.move_on_after(1):
-            await task.ask()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(task.ask)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
         wire.give(b"news", b"answer")
         await anyio.wait_all_tasks_blocked()
         assert len(rig.told) == 2

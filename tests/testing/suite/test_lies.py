@@ -25,7 +25,12 @@ from amqp10.testing.suite import DialectContract
 from amqp10.testing.suite._basics import EVERYTHING
 
 # What is asserted is about engines, and in each event loop the same.
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["trio"]), pytest.mark.capability("test kit")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True),
+    pytest.mark.in_memory,
+    pytest.mark.capability("test kit"),
+]
 
 Lie = Callable[[Any], None]
 
