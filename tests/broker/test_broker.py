@@ -233,6 +233,7 @@ class TestAccess:
             async with Connection(broker.url):
                 pass
 
+    @pytest.mark.in_memory
     async def test_a_refused_peer_takes_no_room(self) -> None:
         """One that was told so and stays is not counted, does not keep others out, and is cut off in time."""
         async with Broker(max_connections=1, handshake_timeout=1.5) as broker:

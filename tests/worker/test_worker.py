@@ -256,6 +256,7 @@ async def test_poison(queues: Queues) -> None:
     assert "tried 3 times" in dead.message_annotations["x-opt-dead-letter-description"]
 
 
+@pytest.mark.in_memory
 async def test_dead_letters_that_are_refused(queues: Queues, caplog: pytest.LogCaptureFixture) -> None:
     """The message stays the worker's until the address takes it: none is lost."""
     await queues.put("small", ["full"])

@@ -65,6 +65,7 @@ async def test_exactly_once() -> None:
             assert broker.queue("orders").depth == 0
 
 
+@pytest.mark.in_memory
 async def test_what_many_losses_leave() -> None:
     """However often the connection of two sessions breaks, the broker keeps nothing of connections that are over."""
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
@@ -174,6 +175,7 @@ async def test_time_is_up() -> None:
                     assert message.body == "m"
 
 
+@pytest.mark.in_memory
 async def test_forgotten() -> None:
     """A broker that does not have the session any more: it is begun again, and what was not confirmed is sent again."""
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
