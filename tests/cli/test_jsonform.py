@@ -96,7 +96,19 @@ def test_any_message_can_be_shown(message: Message) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["", "[]", "5", '{"bodi": 1}', '{"body": {"$uuid": "x"}}', '{"body": {"$binary": "?"}}', '{"body": {"$map": 5}}'],
+    [
+        "",
+        "[]",
+        "5",
+        '{"body": 1e999}',
+        '{"body": -1e999}',
+        '{"body": NaN}',
+        '{"body": [Infinity]}',
+        '{"bodi": 1}',
+        '{"body": {"$uuid": "x"}}',
+        '{"body": {"$binary": "?"}}',
+        '{"body": {"$map": 5}}',
+    ],
 )
 def test_bad_lines(line: str) -> None:
     """Each is refused with a reason."""

@@ -103,11 +103,30 @@ def test_the_line_that_is_wrong(
     assert amqp10("receive", broker_url, address, "-n", "1").out == "1\n"
 
 
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_line_without_end(
+    amqp10: Commands, broker_url: str, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piped: bool
+) -> None:
+    """Input without line ends is not read into the memory until that is full; the lines before it are sent."""
+    monkeypatch.setattr("amqp10.cli._lines.LONGEST", 200_000)
+    said = "first\n" + "x" * 200_000 + "\n" + "y" * 200_001
+    file = tmp_path / "lines"
+    file.write_text(said)
+    with file.open() as opened:
+        monkeypatch.setattr("sys.stdin", opened if piped else io.StringIO(said))
+        result = amqp10("send", broker_url, address, "--lines")
+    assert result.code == 7
+    assert "encode error: line 3: it has more than 200000 characters; --file sends a file as one message" in result.err
+    assert amqp10("receive", broker_url, address, "-n", "2").out == f"first\n{'x' * 200_000}\n"
+
+
 @pytest.mark.parametrize(
     ("option", "line", "said"),
     [
         ("--json-lines", '{"priority": 300}', "priority: 300 is out of range for ubyte"),
         ("--json-lines", '{"subject": 5}', "subject: a str is required, not int"),
+        ("--json-lines", '{"body": [1e999]}', "not JSON: 1e999 is no number of JSON that a double can hold"),
+        ("--json-lines", '{"body": Infinity}', "not JSON: Infinity is no number of JSON that a double can hold"),
         ("--json-lines", '{"body": {"$timestamp": "noon"}}', "$timestamp: Invalid isoformat string: 'noon'"),
         ("--lines", "\udcff", "body: '\\udcff' is not Unicode text"),
     ],

@@ -94,10 +94,10 @@ def from_json(line: str) -> Message:
     """Return the message described by a line of JSON.
 
     Raises:
-        EncodeError: `line` is not JSON, not an object, or has an unknown field.
+        EncodeError: `line` is not JSON, not an object, or has an unknown field or a number without room in a double.
     """
     try:
-        form = parse_json(line)
+        form = parse_json(line, finite=True)
         if isinstance(form, dict):
             form = {name: rich(value) for name, value in form.items()}
     except EncodeError:

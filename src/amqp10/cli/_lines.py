@@ -17,30 +17,49 @@ from typing import Literal, TextIO, get_args
 import anyio
 import click
 
+from ..errors import EncodeError
+
 READ_SIZE = 65_536
+LONGEST = 128 * 1024 * 1024
+"""The most characters of a line: more than brokers usually take, and less than fills the memory of a machine."""
 
 
 async def lines_of(file: TextIO) -> AsyncGenerator[str]:
-    """Yield the lines of a file as they come, without line ends."""
+    """Yield the lines of a file as they come, without line ends.
+
+    Raises:
+        EncodeError: a line is longer than `LONGEST`, as input without line ends is at some time.
+    """
     try:
         number = file.fileno()
     except OSError:  # not a file of the operating system
-        for line in file:
+        while line := file.readline(LONGEST + 1):
+            _check_length(len(line.rstrip("\r\n")))
             yield line.rstrip("\r\n")
         return
     decoder = io.IncrementalNewlineDecoder(
         codecs.getincrementaldecoder(file.encoding)(file.errors or "strict"), translate=True
     )
     begun: list[str] = []
+    length = 0  # of what has begun
     while data := await _read(number):
         *lines, rest = decoder.decode(data).split("\n")
         for line in lines:
+            _check_length(length + len(line))
             yield "".join((*begun, line))
             begun.clear()
+            length = 0
         begun.append(rest)
+        length += len(rest)
+        _check_length(length)
     begun.append(decoder.decode(b"", final=True))
     if any(begun):
         yield "".join(begun).rstrip("\n")
+
+
+def _check_length(length: int) -> None:
+    if length > LONGEST:
+        raise EncodeError(f"it has more than {LONGEST} characters; --file sends a file as one message, as it is")
 
 
 async def _read(number: int) -> bytes:

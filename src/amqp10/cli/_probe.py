@@ -129,10 +129,14 @@ async def examine(peer: Peer) -> tuple[Report, int]:
     """Probe the server; return the report, and the exit code for how far the probe got."""
     endpoint = parse_url(peer.url)
     report = Report(url=peer.shown)
-    for name, header in HEADERS.items():
-        answer, facts = await ask(endpoint, peer, header, _tells_enough)
-        report.headers[name] = meaning(header, answer)
-        report.tls = facts
+    try:
+        for name, header in HEADERS.items():
+            answer, facts = await ask(endpoint, peer, header, _tells_enough)
+            report.headers[name] = meaning(header, answer)
+            report.tls = facts
+    except AmqpError as error:
+        report.error = words(error)
+        return report, code_of(error) or 1
     if report.headers["AMQP 1.0 with SASL"] == "spoken":
         answer, _ = await ask(endpoint, peer, SASL_HEADER, mechanisms_in)
         report.sasl_mechanisms = mechanisms_in(answer)
@@ -204,7 +208,7 @@ def probe(peer: Peer, as_json: bool) -> None:
     report, code = start(lambda: examine(peer))
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
-    else:
+    elif report.headers:
         Console().print(table_of(report))
     if report.error:
         raise Failure(report.error, code)

@@ -55,11 +55,14 @@ async def messages_of(
         return
     number = 0
     async with aclosing(lines_of(lines)) as texts:
-        async for text in texts:
+        while True:
             number += 1
-            if json_lines and not text.strip():
-                continue
             try:
+                text = await anext(texts, None)
+                if text is None:
+                    return
+                if json_lines and not text.strip():
+                    continue
                 message = from_json(text).replace(**fields) if json_lines else Message(text, **fields)
                 message.encode()  # so that an encoding error is reported with its line
             except EncodeError as error:
