@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from amqp10 import Connection, Message, Worker, sync
+from amqp10 import Connection, Message, Source, Target, Worker, sync
 from amqp10._arguments.unknown import _ELSEWHERE, _MEANT
 from amqp10.azure import EventHub, ServiceBus
 from amqp10.broker import Broker
@@ -40,6 +40,10 @@ UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
     (Worker, "prefetch_count", "Worker() has no argument 'prefetch_count': use prefetch"),
     (Worker, "on_message", "Worker() has no argument 'on_message': use handler"),
     (Broker, "user", "Broker() has no argument 'user': did you mean users?"),
+    (Broker(port=0).connect, "heartbeat", "connect() has no argument 'heartbeat': use idle_timeout"),
+    (Source, "selector", "Source() has no argument 'selector': filters=[Selector("),
+    (Source, "filters_", "Source() has no argument 'filters_': did you mean filters?"),
+    (Target, "adress", "Target() has no argument 'adress': did you mean address?"),
     (Message, "id", "a message has no field 'id': use message_id"),
     (Message, "content", "a message has no field 'content': use body"),
     (Message, "xyz", "a message has no field 'xyz': there are body, absolute_expiry_time, application_properties, "),

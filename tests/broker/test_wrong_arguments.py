@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amqp10 import TLS
-from amqp10.broker import Broker
+from amqp10.broker import Broker, BrokerLimits
 from amqp10.testing import CertificateAuthority
 
 
@@ -39,3 +39,14 @@ def test_names_that_are_no_text(kind: str) -> None:
     given["bindings"] = [("amq.topic", "a\udcff", "q")]
     with pytest.raises(ValueError, match=r"a name must be Unicode text, without surrogates, not 'a\\udcff'"):
         Broker(**{kind: given[kind]})
+
+
+@pytest.mark.parametrize("kind", ["queues", "topics", "exchanges", "bindings"])
+def test_names_that_are_too_long(kind: str) -> None:
+    """Names at the start have the limit of those that peers create: `BrokerLimits.name`."""
+    name = 6 * "é"
+    given: Any = {"queues": {name: {}}, "topics": [name], "exchanges": {name: "topic"}}
+    given["bindings"] = [("amq.topic", "a key has another limit", name)]
+    with pytest.raises(ValueError, match=r"a name must have at most 11 octets, not 12"):
+        Broker(**{kind: given[kind]}, limits=BrokerLimits(name=11))
+    Broker(**{kind: given[kind]}, limits=BrokerLimits(name=12))

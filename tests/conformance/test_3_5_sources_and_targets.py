@@ -100,8 +100,12 @@ def test_restricted_types() -> None:
             with pytest.raises(DecodeError):
                 Target.decode(encode(Described(ULong(0x29), [None] * index + [wrong])))
         misspelled: dict[str, Any] = {name: "other"}
+        with pytest.raises(ValueError, match=f"{name} must be one of {', '.join(words)}, not 'other'"):
+            Target(**misspelled)
+        target = Target()
+        setattr(target, name, "other")
         with pytest.raises(EncodeError):
-            Target(**misspelled).encode()
+            target.encode()
 
 
 @pytest.mark.spec("3.5.7", "std-dist-mode: move and copy, as symbols")

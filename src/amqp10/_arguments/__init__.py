@@ -1,6 +1,7 @@
 """What a call or an attribute tells about a mistake: wrong and unknown arguments, secrets in them, names of before."""
 
 from .checking import check_fields as check_fields
+from .checking import check_keywords as check_keywords
 from .checking import check_range as check_range
 from .checking import check_type as check_type
 from .checking import checked as checked

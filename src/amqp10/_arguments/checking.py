@@ -151,6 +151,19 @@ def check_settings(settings: Mapping[str, object], kind: type) -> None:
         check_type(name, value, hints[name])
 
 
+def check_keywords(function: Callable[..., Any], keywords: Mapping[str, object], kind: type) -> None:
+    """Check the keyword arguments that a function takes by a `TypedDict` which only type checkers import there.
+
+    Raises:
+        TypeError: one is unknown or has the wrong type.
+        ValueError: one is not one of the words of its `Literal`.
+    """
+    for name in keywords:
+        if name not in _hints_of_class(kind):
+            raise TypeError(no_argument(function, name, _hints_of_class(kind)))
+    check_settings(keywords, kind)
+
+
 _hints_of_class = functools.cache(typing.get_type_hints)
 
 

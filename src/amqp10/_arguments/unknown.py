@@ -106,6 +106,7 @@ _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
         ),
         "make a Message of it, which has such fields",
     ),
+    ("filters", ("selector",), "filters=[Selector(\"color = 'red'\")] has one"),
     (
         "address",
         ("capabilities", "distribution_mode", "durable", "expiry_policy", "filter", "filters", "selector"),

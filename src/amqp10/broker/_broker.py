@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
-from .._arguments import check_range, check_type, checked, without_secrets
+from .._arguments import check_keywords, check_range, check_type, checked, without_secrets
 from .._calls import Ungrouped
 from ..engine import (
     DELAYED_RETRY_CAPABILITY,
@@ -507,9 +507,12 @@ class Broker:
 
         Raises:
             RuntimeError: the broker is not running.
+            TypeError, ValueError: as for `amqp10.Connection.over`.
         """
-        from ..client import Connection  # here, not above: a broker in a process of its own needs no client
+        from ..client import Connection, ConnectionSettings  # here: a broker in a process of its own needs no client
 
+        check_type("url", url, str)
+        check_keywords(self.connect, settings, ConnectionSettings)
         return Connection.over(self.open_stream(), url, secure=True, **settings)
 
     # Blocking

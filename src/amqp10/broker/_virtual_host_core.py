@@ -217,6 +217,8 @@ class VirtualHostCore:
                 raise Refused(
                     "amqp:invalid-field", f"a name must be Unicode text, without surrogates, not {name!r:.200}"
                 )
+        for name in itertools.chain(queues, topics, exchanges, *((at, queue) for at, _, queue in bindings)):
+            check_name("a name", name, self.peers.name)
         for name in queues:
             arguments = queues[name] if isinstance(queues, Mapping) else {}
             if name and arguments:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
-from .._arguments import check_type
+from .._arguments import checked
 from ..types import Composite, Described, Symbol, composite, field
 from ._filters.filters import Filter, filter_set
 from ._outcomes import Outcome
@@ -46,7 +46,8 @@ class Source(Composite):
         filters: filters that a message must all pass.
 
     Raises:
-        ValueError: two filters have the same name.
+        TypeError: an argument is unknown or has the wrong type.
+        ValueError: two filters have the same name, or a word is not one of those above.
     """
 
     address: Any = field("*", requires="address")
@@ -61,6 +62,7 @@ class Source(Composite):
     outcomes: tuple[str, ...] = field("symbol", multiple=True)
     capabilities: tuple[str, ...] = field("symbol", multiple=True)
 
+    @checked
     def __init__(
         self,
         address: Any = None,
@@ -72,12 +74,11 @@ class Source(Composite):
         distribution_mode: DistributionMode | None = None,
         filter: dict[Any, Any] | None = None,  # noqa: A002
         default_outcome: Outcome | Described | None = None,
-        outcomes: tuple[str, ...] = (),
-        capabilities: tuple[str, ...] = (),
+        outcomes: Sequence[str] = (),
+        capabilities: Sequence[str] = (),
         *,
         filters: Iterable[Filter] = (),
     ) -> None:
-        check_type("filters", filters, Iterable[Filter])
         self.address = address
         self.durable = durable
         self.expiry_policy = expiry_policy
@@ -87,8 +88,8 @@ class Source(Composite):
         self.distribution_mode = distribution_mode
         self.filter = filter_set(filters, filter) if filters or filter else filter
         self.default_outcome = default_outcome
-        self.outcomes = outcomes
-        self.capabilities = capabilities
+        self.outcomes = tuple(outcomes)
+        self.capabilities = tuple(capabilities)
 
 
 @composite(0x29, "amqp:target:list", provides=("target",))
@@ -99,6 +100,9 @@ class Target(Composite):
         address: the address of the node, a str; None if `dynamic` requests a new node, or for the anonymous terminus,
             which sends each message to the address in its field `to`.
         durable, expiry_policy, timeout, dynamic, dynamic_node_properties, capabilities: as for `Source`.
+
+    Raises:
+        TypeError, ValueError: as for `Source`.
     """
 
     address: Any = field("*", requires="address")
@@ -108,6 +112,25 @@ class Target(Composite):
     dynamic: bool = field("boolean", default=False)
     dynamic_node_properties: dict[Any, Any] | None = field("map", requires="lifetime-policy", keys="symbol")
     capabilities: tuple[str, ...] = field("symbol", multiple=True)
+
+    @checked
+    def __init__(
+        self,
+        address: Any = None,
+        durable: TerminusDurability = "none",
+        expiry_policy: TerminusExpiryPolicy = "session-end",
+        timeout: int = 0,
+        dynamic: bool = False,
+        dynamic_node_properties: dict[Any, Any] | None = None,
+        capabilities: Sequence[str] = (),
+    ) -> None:
+        self.address = address
+        self.durable = durable
+        self.expiry_policy = expiry_policy
+        self.timeout = timeout
+        self.dynamic = dynamic
+        self.dynamic_node_properties = dynamic_node_properties
+        self.capabilities = tuple(capabilities)
 
 
 NEWEST_CONNECTION: Final = Symbol("amqp10:newest-connection")
