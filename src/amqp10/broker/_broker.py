@@ -437,8 +437,8 @@ class Broker:
         """Stop senders while the disk has little room, so that receivers can free some; or let senders go on."""
         if vhost.block("disk", store.short):
             self._door.blocked_or_not()
-        told = f"senders are stopped: {store.short}" if store.short is not None else "senders may go on"
-        _log.warning("%s: %s", store.path, told)
+        text = f"senders are stopped: {store.short}" if store.short is not None else "senders may go on"
+        _log.warning("%s: %s", store.path, text)
 
     def _close_stores(self) -> None:
         stores, self._stores = self._stores, []
@@ -476,9 +476,9 @@ class Broker:
             for vhost in self._vhosts.values():
                 deadlines.append(vhost.expire())
                 vhost.flush()
-                for told in vhost.regulate():
+                for text in vhost.regulate():
                     changed = True
-                    _log.warning("%s", told)
+                    _log.warning("%s", text)
             if changed:
                 self._door.blocked_or_not()
             with anyio.move_on_at(min((each for each in deadlines if each is not None), default=math.inf)):

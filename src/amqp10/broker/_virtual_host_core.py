@@ -671,7 +671,7 @@ class VirtualHostCore:
 
     def regulate(self) -> list[str]:
         """Stop senders that use too much memory, or let them go on; return the texts to log."""
-        limit, told = self.peers.memory, []
+        limit, texts = self.peers.memory, []
         if limit is None:
             changed = False
         elif _MEMORY in self._reasons:
@@ -679,13 +679,13 @@ class VirtualHostCore:
         else:
             changed = self.held >= limit and self.block(_MEMORY, f"messages take {limit} octets of memory or more")
         if changed:
-            told.append(f"senders are stopped: {self.blocked}" if self.blocked is not None else "senders go on")
+            texts.append(f"senders are stopped: {self.blocked}" if self.blocked is not None else "senders go on")
         due, self._accounts_due = self._accounts_due, {}
         for account in due:
             if account.turn():
                 whose = f"senders of user {account.user!r:.80}"
-                told.append(f"{whose} are stopped: {account.blocked}" if account.blocked else f"{whose} go on")
-        return told
+                texts.append(f"{whose} are stopped: {account.blocked}" if account.blocked else f"{whose} go on")
+        return texts
 
     def block(self, whose: str, reason: str | None) -> bool:
         """Block or unblock for `whose`; return whether the reason told to peers has changed.

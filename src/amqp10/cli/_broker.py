@@ -335,26 +335,26 @@ def broker(
                 stack.enter_context(spans_to(otel))
             with naming_port(chosen["port"], chosen.get("host", host), "--port"):
                 running = await stack.enter_async_context(made)
-            told = f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)"
+            banner = f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)"
             if service_bus is not None:
                 from ..broker.azure import connection_string
 
                 text = connection_string(running.url)
                 if service_bus.queues or service_bus.topics:
-                    told += f"\nService Bus: {text}"
+                    banner += f"\nService Bus: {text}"
                 if service_bus.event_hubs:
-                    told += f"\nEvent Hubs: {text}"
+                    banner += f"\nEvent Hubs: {text}"
             if azure_administration_port is not None:
                 administration = running.azure.administration(
                     chosen.get("host", host), azure_administration_port, tls=chosen.get("tls")
                 )
                 with naming_port(azure_administration_port, chosen.get("host", host), "--azure-administration-port"):
-                    told += f"\nadministration at {await stack.enter_async_context(administration)}"
+                    banner += f"\nadministration at {await stack.enter_async_context(administration)}"
             if metrics_port is not None:
                 with naming_port(metrics_port, metrics_host, "--metrics-port"):
                     found = await stack.enter_async_context(serving(running, metrics_host, metrics_port))
-                told += f"\nmetrics at http://{metrics_host}:{found}/metrics"
-            click.echo(told)
+                banner += f"\nmetrics at http://{metrics_host}:{found}/metrics"
+            click.echo(banner)
             await reload_on_hangup(running, chosen, settings)
 
     start(run)

@@ -67,13 +67,13 @@ async def receive(
     """
     check_range("count", count, 0)
     deliveries: list[Delivery] = []
-    asked = 0
+    granted = 0
     async with Connection(url, **settings) as connection, connection.receiver(address, credit=0) as receiver:
         try:
             while len(deliveries) < count:
-                more = min(count - asked, MAX_AHEAD - (asked - len(deliveries)))
+                more = min(count - granted, MAX_AHEAD - (granted - len(deliveries)))
                 receiver.add_credit(more)  # never more than asked for: what comes too much would have to go back
-                asked += more
+                granted += more
                 deliveries += await receiver.receive_batch(count - len(deliveries))
             messages = [whole(delivery) for delivery in deliveries]
         except BaseException:

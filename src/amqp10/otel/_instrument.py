@@ -16,7 +16,7 @@ from ..client import Connection, Receiver, Requester, Sender
 from ..client.internals import ReceiverCore, ReceiverDelivery, check_messages, set_link_wrapper
 from ..messaging import OUTCOMES, Data, Message, TransactionalState
 from ._context import inject
-from ._services import asked, is_management, refusal, settling, table
+from ._services import is_management, operation_of, refusal, settling, table
 from ._telemetry import Operation, Telemetry, address_of, is_readable, links_to, readable, readable_payload, system_of
 
 _BATCH = "messaging.batch.message_count"
@@ -207,7 +207,7 @@ class TracingRequester(Requester):
     async def request(self, message: object, *, transaction: Any = None) -> Message:
         if not (isinstance(message, Message) and is_management(address_of(self.sender)[0])):
             return await super().request(message, transaction=transaction)
-        found = asked(system_of(self.sender.connection), message)
+        found = operation_of(system_of(self.sender.connection), message)
         if found is None:
             return await super().request(message, transaction=transaction)
         name, type_, more = found

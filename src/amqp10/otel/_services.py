@@ -139,7 +139,7 @@ _SETTLING_THERE: Final[Mapping[type, str]] = {
 }
 
 
-def asked(system: str, request: Message) -> tuple[str, str | None, dict[str, Any]] | None:
+def operation_of(system: str, request: Message) -> tuple[str, str | None, dict[str, Any]] | None:
     """Return name, type and attributes of the operation that a management request asks for; None if it names none."""
     operation = request.application_properties.get("operation")
     if not isinstance(operation, str):

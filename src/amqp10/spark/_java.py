@@ -49,8 +49,8 @@ def prepare() -> str:
 
 
 def _new_enough(java: str) -> str:
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(\d+)', told.stderr + told.stdout)
+    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', shown.stderr + shown.stdout)
     if found is None:
         raise JavaMissing(f"{java} does not say which version it is. {ADVICE}")
     if int(found[1]) < MIN_VERSION:

@@ -172,7 +172,7 @@ def _start_java(conf: SparkConf) -> None:
 
 def follow(
     query: StreamingQuery,
-    told: Callable[[Mapping[str, Any]], None],
+    on_progress: Callable[[Mapping[str, Any]], None],
     stopping: Callable[[], bool],
     busy: Callable[[str], None] = lambda message: None,
 ) -> None:
@@ -191,7 +191,7 @@ def follow(
         for progress in query.recentProgress:
             if progress["batchId"] > last and progress["numInputRows"]:
                 last = progress["batchId"]
-                told(progress)
+                on_progress(progress)
                 quiet_since = time.monotonic()
         if not active:
             break
@@ -220,8 +220,8 @@ def cause(error: Exception, sink: str) -> str:
     if ours:
         return ours[-1].removeprefix("ValueError: amqp: ")
     java = next((line for line in lines if line.startswith(": ")), None)  # the second line of py4j's message
-    told = java.removeprefix(": ") if java else lines[0] if lines else type(error).__name__
+    text = java.removeprefix(": ") if java else lines[0] if lines else type(error).__name__
     if sink in PACKAGES and any(word in str(error) for word in ("DATA_SOURCE_NOT_FOUND", "ClassNotFoundException")):
         package = PACKAGES[sink].format(spark=".".join(pyspark.__version__.split(".")[:2]))
-        return f"Spark has no package for {sink}: --conf spark.jars.packages={package} gets it ({told})"
-    return told
+        return f"Spark has no package for {sink}: --conf spark.jars.packages={package} gets it ({text})"
+    return text

@@ -76,18 +76,18 @@ class Locks:
         self.receiver = receiver
         self._held = held
         self._prefetch = prefetch
-        self._asked = 0  # messages that may arrive, or wait here
+        self._granted = 0  # messages that may arrive, or wait here
 
     def ask_for(self, count: int) -> None:
         """Request messages for `count` free handlers, and those to prefetch."""
-        more = count + self._prefetch - self._asked
+        more = count + self._prefetch - self._granted
         if more > 0:
             self.receiver.add_credit(more)
-            self._asked += more
+            self._granted += more
 
     def take(self, delivery: Delivery) -> Lock | None:
         """Return the lock of a message that arrived, or None."""
-        self._asked -= 1
+        self._granted -= 1
         held = self._held.hold(delivery)
         return None if held is None else Lock(None if self._held.of_session else self._held, held)
 

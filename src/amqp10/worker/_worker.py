@@ -644,14 +644,14 @@ class Worker(Service):
             for job in jobs:
                 await self._bury(job, DeadLetter(described(error)), job.attempt, error)
             return
-        told: list[tuple[Job, Outcome]] = []
+        finished: list[tuple[Job, Outcome]] = []
         for job, outcome in zip(jobs, outcomes, strict=True):
             if isinstance(outcome, Rejected):
                 self.handled += 1
                 await self._reject(job, outcome)
             else:
-                told.append((job, outcome if outcome is not None else ACCEPTED))
-        self.handled += await self._settle(told)
+                finished.append((job, outcome if outcome is not None else ACCEPTED))
+        self.handled += await self._settle(finished)
 
     def _outcomes(self, result: Any, count: int) -> Sequence[Outcome | None]:
         """Return the outcomes that a handler returned for a batch.

@@ -194,7 +194,7 @@ class Watched(MemoryDeliveryStore):
         super().__init__()
         self.told: list[tuple[LinkKey, object]] = []
 
-    def _came(self, link: LinkKey, delivery: StoredDelivery) -> None:
+    def _added(self, link: LinkKey, delivery: StoredDelivery) -> None:
         self.told.append((link, delivery.outcome or delivery.payload))
 
     @property

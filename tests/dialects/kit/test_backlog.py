@@ -72,7 +72,7 @@ def test_a_message_in_many_frames() -> None:
     backlog.add(1, 20)
     read = []
     for _ in range(5):
-        backlog.add(1, 1 << 24, goes_on=True)
+        backlog.add(1, 1 << 24, continues=True)
         read.append(reader.reading)
     assert read == [True, True, False, False, False]
     backlog.add(-4, -(1 << 26))
@@ -85,17 +85,17 @@ def test_standing_still() -> None:
     """Nothing was taken for a while, and what the peer has to settle would come behind what is not read."""
     reader, owed = Reader(), True
     backlog = Backlog(cast("Engine", reader))
-    assert [backlog.stands(now, owed=owed) for now in (0, 100)] == [False, False]
+    assert [backlog.is_stuck(now, owed=owed) for now in (0, 100)] == [False, False]
     for _ in range(2):
         backlog.add(1, 1 << 24)
     backlog.add(1, 1)
-    assert [backlog.stands(now, owed=owed) for now in (200, 229, 230)] == [False, False, True]
+    assert [backlog.is_stuck(now, owed=owed) for now in (200, 229, 230)] == [False, False, True]
     backlog.add(-1, -1)
-    assert [backlog.stands(now, owed=owed) for now in (231, 240, 269, 270)] == [False, False, False, True]
+    assert [backlog.is_stuck(now, owed=owed) for now in (231, 240, 269, 270)] == [False, False, False, True]
     owed = False
-    assert [backlog.stands(now, owed=owed) for now in (271, 400)] == [False, False]
+    assert [backlog.is_stuck(now, owed=owed) for now in (271, 400)] == [False, False]
     owed = True
-    assert [backlog.stands(now, owed=owed) for now in (401, 430, 431)] == [False, False, True]
+    assert [backlog.is_stuck(now, owed=owed) for now in (401, 430, 431)] == [False, False, True]
 
 
 def test_over() -> None:

@@ -101,14 +101,14 @@ class HubManagement:
     async def _read(self, kind: str, **more: str) -> Mapping[Any, Any]:
         async with self._turn:
             with anyio.fail_after(self._timeout):
-                asked = {"operation": "READ", "type": kind, "name": self._hub, **more}
+                request = {"operation": "READ", "type": kind, "name": self._hub, **more}
                 if self._tokens is not None:
                     token = await ask(self._tokens.source, self._tokens.scope or self._audience)
-                    asked["security_token"] = token.value
+                    request["security_token"] = token.value
                 while True:
                     try:
                         async with self._connection.requester(_NODE, reply_to=_NODE, on_lost="raise") as requester:
-                            return _answer(await requester.request(Message(application_properties=asked)))
+                            return _answer(await requester.request(Message(application_properties=request)))
                     except DeliveryUncertain:
                         continue  # asking again is harmless
 

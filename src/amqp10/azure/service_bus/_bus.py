@@ -208,8 +208,8 @@ class ServiceBus(NamespaceClient):
         node = self._node(self._address(entity, subscription))
         found: list[str] = []
         while True:
-            asked = {"last-updated-time": updated_after or _ANY_TIME, "skip": Int(len(found)), "top": Int(_PAGE)}
-            answer = await node.ask("get-message-sessions", asked, repeat=True)
+            request = {"last-updated-time": updated_after or _ANY_TIME, "skip": Int(len(found)), "top": Int(_PAGE)}
+            answer = await node.ask("get-message-sessions", request, repeat=True)
             page = [str(each) for each in listed(answer, "sessions-ids")]
             found += page
             if len(page) < _PAGE:

@@ -411,12 +411,12 @@ class ServiceBusDelivery(ReceivedMessage):
 
     async def _settle_apart(self, outcome: Outcome, *, uncertain: bool, transaction: Transaction | None = None) -> None:
         """Settle through the management node."""
-        asked = {**_disposition(outcome), "lock-tokens": Array("uuid", [self.lock_token])}
+        request = {**_disposition(outcome), "lock-tokens": Array("uuid", [self.lock_token])}
         if self._context.session_id is not None:
-            asked["session-id"] = self._context.session_id
+            request["session-id"] = self._context.session_id
         self._work, self.settled = transaction, True
         try:
-            await self._node.ask("update-disposition", asked, link=self._context.link, transaction=transaction)
+            await self._node.ask("update-disposition", request, link=self._context.link, transaction=transaction)
         except MessageLockLost as error:
             if not uncertain:
                 raise

@@ -55,7 +55,7 @@ class ServiceBusReceiver:
         self._node = node
         self._prefetch = prefetch
         self._clock = clock
-        self._asked = 0  # without `prefetch`: messages that the service may still send, or that wait here
+        self._granted = 0  # without `prefetch`: messages that the service may still send, or that wait here
         self._context = ReceiverContext(
             receiver.name, clock, receiver.connection.close_timeout, processing=receiver.processing
         )
@@ -97,7 +97,7 @@ class ServiceBusReceiver:
             if over is None:
                 raise
             raise over from error
-        self._asked -= 1
+        self._granted -= 1
         return self._received(delivery)
 
     def __aiter__(self) -> AsyncIterator[ServiceBusDelivery]:
@@ -137,14 +137,14 @@ class ServiceBusReceiver:
             if over is None:
                 raise
             raise over from error
-        self._asked -= len(batch)
-        if self._asked:
+        self._granted -= len(batch)
+        if self._granted:
             # Lock no message that nobody waits for, and lose none of those taken to a cancellation.
             with anyio.move_on_after(self._context.close_timeout, shield=True):
                 try:
                     await self._stop_asking()
                     more = await receiver.receive_batch(size, max_wait=0) if receiver.buffered else []
-                    self._asked -= len(more)
+                    self._granted -= len(more)
                     batch += more
                 except AmqpError:
                     pass  # the next call to receive raises it
@@ -152,14 +152,14 @@ class ServiceBusReceiver:
 
     def _ask_for(self, count: int) -> None:
         """Let the service send `count` messages, and no more."""
-        if not self._prefetch and count > self._asked:
-            self.receiver.add_credit(count - self._asked)
-            self._asked = count
+        if not self._prefetch and count > self._granted:
+            self.receiver.add_credit(count - self._granted)
+            self._granted = count
 
     async def _stop_asking(self) -> None:
         """Take back unused credit; all messages that the service had sent are here then."""
         await self.receiver.drain()
-        self._asked = self.receiver.buffered
+        self._granted = self.receiver.buffered
 
     def _received(self, delivery: Delivery) -> ServiceBusDelivery:
         token = UUID(bytes_le=delivery.tag) if self.mode == "peek-lock" and len(delivery.tag) == 16 else None
@@ -201,11 +201,11 @@ class ServiceBusReceiver:
         numbers = numbers_of(sequence_numbers)
         if not numbers:
             return []
-        asked = {
+        request = {
             "sequence-numbers": Array("long", numbers),
             "receiver-settle-mode": UInt(self.mode == "peek-lock"),
         }
-        answer = await self._ask("receive-by-sequence-number", asked)
+        answer = await self._ask("receive-by-sequence-number", request)
         return [self._deferred(each) for each in listed(answer, "messages")]
 
     def _deferred(self, entry: Any) -> ServiceBusDelivery:
@@ -234,8 +234,8 @@ class ServiceBusReceiver:
         if size < 1:
             raise ValueError(f"size must be at least 1, not {size}")
         check_range("from_sequence", from_sequence, 0, (1 << 63) - 1)
-        asked = {"from-sequence-number": from_sequence, "message-count": Int(size)}
-        answer = await self._ask("peek-message", asked, repeat=True)
+        request = {"from-sequence-number": from_sequence, "message-count": Int(size)}
+        answer = await self._ask("peek-message", request, repeat=True)
         return [ReceivedMessage(_message(each)) for each in listed(answer, "messages")]
 
     @checked
@@ -263,15 +263,15 @@ class ServiceBusReceiver:
         if before is not None:
             check_time("before", before)
         now = datetime.fromtimestamp(self._clock(), UTC)
-        asked = {"message-count": Int(size), "enqueued-time-utc": before if before is not None else now}
-        answer = await self._ask("batch-delete-messages", asked)
+        request = {"message-count": Int(size), "enqueued-time-utc": before if before is not None else now}
+        answer = await self._ask("batch-delete-messages", request)
         count = answer.get("message-count") if isinstance(answer, dict) else None
         return int(count) if isinstance(count, int) else 0
 
-    async def _ask(self, operation: str, asked: dict[str, Any], *, repeat: bool = False) -> Any:
+    async def _ask(self, operation: str, request: dict[str, Any], *, repeat: bool = False) -> Any:
         if self._context.session_id is not None:
-            asked["session-id"] = self._context.session_id
-        return await self._node.ask(operation, asked, link=self.receiver.name, repeat=repeat)
+            request["session-id"] = self._context.session_id
+        return await self._node.ask(operation, request, link=self.receiver.name, repeat=repeat)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

@@ -143,15 +143,15 @@ class ServiceBusSender(NamespaceSender):
         Cancelling: the messages may be scheduled.
         """
         check_time("at", at)
-        asked = [_scheduled(self.sender.traced(_message(each)), at) for each in messages]
-        if not asked:
+        entries = [_scheduled(self.sender.traced(_message(each)), at) for each in messages]
+        if not entries:
             return []
         answer = await self._node.ask(
-            "schedule-message", {"messages": asked}, link=self.sender.name, transaction=transaction
+            "schedule-message", {"messages": entries}, link=self.sender.name, transaction=transaction
         )
         numbers = listed(answer, "sequence-numbers")
-        if len(numbers) != len(asked) or not all(isinstance(each, int) for each in numbers):
-            raise ServiceBusError(None, f"the answer must have {len(asked)} sequence numbers, not {numbers!r:.200}")
+        if len(numbers) != len(entries) or not all(isinstance(each, int) for each in numbers):
+            raise ServiceBusError(None, f"the answer must have {len(entries)} sequence numbers, not {numbers!r:.200}")
         return [int(each) for each in numbers]
 
     async def cancel_scheduled(self, *sequence_numbers: int | Iterable[int]) -> None:
@@ -169,8 +169,8 @@ class ServiceBusSender(NamespaceSender):
         Cancelling: the messages may be cancelled.
         """
         if numbers := numbers_of(sequence_numbers):
-            asked = {"sequence-numbers": Array("long", numbers)}
-            await self._node.ask("cancel-scheduled-message", asked, link=self.sender.name)
+            request = {"sequence-numbers": Array("long", numbers)}
+            await self._node.ask("cancel-scheduled-message", request, link=self.sender.name)
 
 
 def _message(given: object) -> Message:

@@ -57,23 +57,25 @@ CAPABILITIES: Final = tuple(
 )
 
 
-def read_filters(asked: Mapping[Any, Any] | None, connection: int) -> tuple[dict[Any, Any] | None, Filtering | None]:
+def read_filters(
+    requested: Mapping[Any, Any] | None, connection: int
+) -> tuple[dict[Any, Any] | None, Filtering | None]:
     """Return the filters that are applied, as the peer wrote them, and their joint test; None: no filter is applied.
 
     Args:
-        asked: the filter set of the source.
+        requested: the filter set of the source.
         connection: the number of the connection that asks.
 
     Raises:
         Refused: `amqp:invalid-field`: a filter is malformed; the description says which, and where.
     """
-    if not asked:
+    if not requested:
         return None, None
-    if len(asked) > _MAX_FILTERS:
+    if len(requested) > _MAX_FILTERS:
         raise _refusal(f"more than {_MAX_FILTERS} filters")
     applied: dict[Any, Any] = {}
     tests: list[Test] = []
-    for name, described in asked.items():
+    for name, described in requested.items():
         if described is None:
             continue
         if type(name) is not Symbol or type(described) is not Described:

@@ -53,17 +53,17 @@ class ConsumerOptions:
     def of(cls, remote: LinkTerms, *, copying: bool) -> ConsumerOptions:
         """Read an attach; a priority that is not an integer counts as 0, and a browser is never exclusive."""
         for name in ("priority", "rabbitmq:priority"):
-            asked = remote.properties.get(name)
-            if isinstance(asked, int) and not isinstance(asked, bool):
+            priority = remote.properties.get(name)
+            if isinstance(priority, int) and not isinstance(priority, bool):
                 break
         else:
-            asked = None
+            priority = None
         exclusive, passing = (remote.properties.get(name) is True for name in ("exclusive", "x-opt-get"))
         timeout = remote.properties.get("rabbitmq:consumer-timeout")
         seconds = None
         if isinstance(timeout, int) and not isinstance(timeout, bool) and 0 <= timeout <= 0xFFFF_FFFF:
             seconds = timeout / 1000
-        return cls(asked or 0, exclusive and not copying, asked is not None, passing, seconds)
+        return cls(priority or 0, exclusive and not copying, priority is not None, passing, seconds)
 
     def properties(self) -> dict[Symbol, Any]:
         """Return the properties of the answer, which confirm what applies."""

@@ -71,17 +71,17 @@ class CoordinatorLink(LinkOwner):
 
     def _do(self, delivery: IncomingDelivery) -> DeliveryState:
         try:
-            asked = as_composite(Message.decode(delivery.payload).body)
+            request = as_composite(Message.decode(delivery.payload).body)
         except DecodeError as error:
             return _rejected("amqp:decode-error", str(error))
-        if isinstance(asked, Declare):
-            return self._declare(asked)
-        if isinstance(asked, Discharge):
-            return self._discharge(asked)
+        if isinstance(request, Declare):
+            return self._declare(request)
+        if isinstance(request, Discharge):
+            return self._discharge(request)
         return _rejected("amqp:not-implemented", "a coordinator takes declare and discharge")
 
-    def _declare(self, asked: Declare) -> DeliveryState:
-        if asked.global_id is not None:
+    def _declare(self, request: Declare) -> DeliveryState:
+        if request.global_id is not None:
             return _rejected("amqp:not-implemented", "there are no distributed transactions here")
         if len(self._peer.transactions) >= MAX_TRANSACTIONS:
             return _rejected("amqp:resource-limit-exceeded", f"{MAX_TRANSACTIONS} transactions are open")
@@ -90,17 +90,17 @@ class CoordinatorLink(LinkOwner):
         self._peer.open_transactions.add(transaction)
         return Declared(transaction.id)
 
-    def _discharge(self, asked: Discharge) -> DeliveryState:
-        transaction = self._open.pop(asked.txn_id, None)
+    def _discharge(self, request: Discharge) -> DeliveryState:
+        transaction = self._open.pop(request.txn_id, None)
         if transaction is None:
             return _rejected("amqp:transaction:unknown-id", "no such transaction is open on this link")
         self._forget(transaction)
-        if self._peer.posts_in_part(asked.txn_id):
+        if self._peer.posts_in_part(request.txn_id):
             # "It is an error for the controller to attempt to discharge" then (§4.4.1).
             transaction.roll_back()
             self.terminate("amqp:transaction:rollback", "a message of the transaction is not whole")
             return _rejected("amqp:transaction:rollback", "a message of the transaction is not whole")
-        if asked.fail:
+        if request.fail:
             transaction.roll_back()
             return ACCEPTED
         error = transaction.commit()

@@ -193,19 +193,19 @@ class PeerLinks:
             raise Refused("amqp:invalid-field", "the source of a receiving link needs an address")
         check_owner(node, self._peer)
         try:
-            asked = ConsumerRequest.read(remote, source, node, key, self._peer)
-            key = asked.key
+            request = ConsumerRequest.read(remote, source, node, key, self._peer)
+            key = request.key
             in_use: Node | None = node
             if isinstance(node, Topic):
-                in_use = subscriptions.check(key, node, asked.filters) if key is not None else None
+                in_use = subscriptions.check(key, node, request.filters) if key is not None else None
             kept_by = self._kept_by(link, source, "out")
-            if not asked.is_resumable:
+            if not request.is_resumable:
                 kept_by = None
             before = self._claim(link, kept_by[0]) if kept_by is not None else None
-            asked.check_admitted(in_use)
+            request.check_admitted(in_use)
             existing: Node | None = node
             if isinstance(node, Topic):
-                existing = subscriptions.standing(key, node, asked.filters) if key is not None else None
+                existing = subscriptions.standing(key, node, request.filters) if key is not None else None
                 if existing is None:
                     self._vhost.make_room(node.name)  # for a subscription
             resumed = self._resumed(before, existing, remote)
@@ -213,15 +213,15 @@ class PeerLinks:
             resumable = kept_by is not None and kept_by[0].connection is None
             durable = self._vhost.durability(source, subscription=key is not None, resumable=resumable)
             link.attach(
-                asked.answer(remote, lifetime, durable), resuming=resumed.deliveries if resumed is not None else None
+                request.answer(remote, lifetime, durable), resuming=resumed.deliveries if resumed is not None else None
             )
         except (Refused, LocalProtocolError, EncodeError):
             self._delete_owned(link)
             raise
         lasting = None
         if isinstance(node, Topic) and key is not None:
-            lasting = subscriptions.join(key, node, source, asked.filters, asked.filtering)
-        consumer = self._consume(link, asked, lasting)
+            lasting = subscriptions.join(key, node, source, request.filters, request.filtering)
+        consumer = self._consume(link, request, lasting)
         if kept_by is not None:
             consumer.make_resumable(self._keep(link, *kept_by, consumer.queue, before, resumed, owned=node))
         if lasting is not None:
@@ -229,23 +229,25 @@ class PeerLinks:
             lasting.links[link] = lambda: self._stolen(link)
         consumer.begin()
 
-    def _consume(self, link: SenderLink, asked: ConsumerRequest, lasting: RetainedSubscription | None) -> ConsumerLink:
+    def _consume(
+        self, link: SenderLink, request: ConsumerRequest, lasting: RetainedSubscription | None
+    ) -> ConsumerLink:
         """Return the consumer of an attached link: for a subscription, a new subscription of a topic, or a queue."""
-        queue = lasting.queue if lasting is not None else asked.node
+        queue = lasting.queue if lasting is not None else request.node
         if isinstance(queue, Topic):
-            queue = queue.subscribe(asked.filtering)
+            queue = queue.subscribe(request.filtering)
         assert isinstance(queue, Queue)
-        kind = GetConsumerLink if asked.options.one_shot else ConsumerLink
+        kind = GetConsumerLink if request.options.one_shot else ConsumerLink
         consumer = kind(
-            self._peer, link, queue, copies=asked.copying, settles=asked.settles, default_outcome=asked.outcome
+            self._peer, link, queue, copies=request.copying, settles=request.settles, default_outcome=request.outcome
         )
-        consumer.priority, consumer.exclusive = asked.options.priority, asked.options.exclusive
+        consumer.priority, consumer.exclusive = request.options.priority, request.options.exclusive
         # A subscription only holds messages that pass.
-        consumer.filtering = asked.filtering if queue is asked.node else None
-        consumer.place, consumer.timeout = asked.place, asked.options.timeout
+        consumer.filtering = request.filtering if queue is request.node else None
+        consumer.place, consumer.timeout = request.place, request.options.timeout
         self.consumers[link] = consumer
-        if not asked.node.for_replies:
-            self._uses[link] = "read", asked.node.name
+        if not request.node.for_replies:
+            self._uses[link] = "read", request.node.name
         link.owner = consumer
         link.lingers = "resume" in self._peer.engine.capabilities
         return consumer

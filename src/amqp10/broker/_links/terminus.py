@@ -75,12 +75,12 @@ def check_dynamic(terminus: Source | Target) -> None:
     Raises:
         Refused: another lifetime-policy than delete-on-close, or an unsupported distribution-mode.
     """
-    asked = terminus.dynamic_node_properties or {}
-    lifetime = asked.get("lifetime-policy")
+    properties = terminus.dynamic_node_properties or {}
+    lifetime = properties.get("lifetime-policy")
     if lifetime is not None and not isinstance(lifetime, DeleteOnClose):
         reason = f"the lifetime-policy {lifetime!r:.60}: a dynamic node lives with the link that made it"
         raise Refused("amqp:not-implemented", f"{reason} (delete-on-close)")
-    modes = asked.get("supported-dist-modes")
+    modes = properties.get("supported-dist-modes")
     wanted = modes if isinstance(modes, list | tuple) else [] if modes is None else [modes]
     there = _modes("topic" if split_address("", terminus.capabilities)[1] == "topic" else "queue")
     if not all(isinstance(mode, str) and mode in there for mode in wanted):
@@ -93,7 +93,7 @@ def _modes(kind: Kind) -> tuple[Symbol, ...]:
 
 
 def answer_source(
-    asked: Source,
+    requested: Source,
     node: Node,
     *,
     copying: bool,
@@ -108,11 +108,11 @@ def answer_source(
     `lifetime`: how long a retained subscription or the state of a resumable link is kept; None for any other source.
     `durable`: what of it survives the broker.
     """
-    shared = lifetime is not None and "shared" in asked.capabilities
-    sharing = tuple(Symbol(word) for word in ("shared", "global") if shared and word in asked.capabilities)
-    wanted = [name for name in OUTCOME_NAMES if name in asked.outcomes]
+    shared = lifetime is not None and "shared" in requested.capabilities
+    sharing = tuple(Symbol(word) for word in ("shared", "global") if shared and word in requested.capabilities)
+    wanted = [name for name in OUTCOME_NAMES if name in requested.outcomes]
     return Source(
-        address=node.name if dynamic else asked.address,
+        address=node.name if dynamic else requested.address,
         durable=durable,
         expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
         timeout=lifetime.timeout if lifetime is not None else 0,
@@ -128,14 +128,14 @@ def answer_source(
 
 
 def answer_target(
-    asked: Target, node: Node | None, *, dynamic: bool, lifetime: Lifetime | None, durable: TerminusDurability
+    requested: Target, node: Node | None, *, dynamic: bool, lifetime: Lifetime | None, durable: TerminusDurability
 ) -> Target:
     """Return the target of a link on which the broker receives; `node` is None for the anonymous terminus.
 
     `lifetime`: how long the state of the link is kept; None: it is not kept.
     """
     return Target(
-        address=node.name if dynamic and node is not None else asked.address,
+        address=node.name if dynamic and node is not None else requested.address,
         durable=durable,
         expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
         timeout=lifetime.timeout if lifetime is not None else 0,

@@ -187,15 +187,15 @@ class Management:
             raise Refusal(400, f"a {arguments['x-queue-type']} queue must be durable and not exclusive")
         auto_delete = fields.get("auto_delete", False)
         facts = self._do(DeclareQueue(name, durable, exclusive, auto_delete, arguments=arguments))
-        return 200 if there else 201, self._told(facts)
+        return 200 if there else 201, self._shown(facts)
 
     def _queue(self, name: str, body: object) -> tuple[int, object]:
         facts = self._do(QueryQueue(name))
         if facts is None:
             raise Refusal(404, f"there is no queue {name!r}")
-        return 200, self._told(facts)
+        return 200, self._shown(facts)
 
-    def _told(self, facts: QueueFacts) -> dict[str, object]:
+    def _shown(self, facts: QueueFacts) -> dict[str, object]:
         arguments = dict(facts.arguments or {})
         return {
             "leader": self._host,
@@ -289,11 +289,11 @@ class Management:
     def _quarantined(self, parameters: Mapping[str, str]) -> tuple[int, object]:
         after = _number(parameters.get("after", "0"))
         later = (message for message in self._vhost.quarantine if message.number > after)
-        return 200, [_told_quarantined(message) for message in itertools.islice(later, _MAX_LISTED)]
+        return 200, [_shown_quarantined(message) for message in itertools.islice(later, _MAX_LISTED)]
 
     def _read_quarantined(self, name: str, body: object) -> tuple[int, object]:
         message = self._found_quarantined(name)
-        return 200, {**_told_quarantined(message), "payload": message.payload}
+        return 200, {**_shown_quarantined(message), "payload": message.payload}
 
     def _release(self, name: str, body: object) -> tuple[int, object]:
         fields = _fields("release", body if body is not None else {}, _RELEASE)
@@ -353,7 +353,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _told_quarantined(message: QuarantinedMessage) -> dict[str, object]:
+def _shown_quarantined(message: QuarantinedMessage) -> dict[str, object]:
     return {
         "number": ULong(message.number),
         "node": message.node,

@@ -92,11 +92,11 @@ class Requests:
         except EncodeError as error:
             pending.session.refuse(pending, Error(Symbol("amqp:invalid-field"), f"cannot be stored: {error}"))
         else:
-            asked = pending.request
-            if isinstance(asked, DeclareQueue) and asked.exclusive and not asked.passive:
+            request = pending.request
+            if isinstance(request, DeclareQueue) and request.exclusive and not request.passive:
                 queue = self._vhost.nodes[result.name]
                 assert isinstance(queue, Queue)
-                if asked.outlives:
+                if request.outlives:
                     self._lent[queue] = pending.session
                 elif queue in self._exclusive:
                     self._exclusive[queue] = self._exclusive[queue] or pending.session
@@ -160,38 +160,38 @@ class Requests:
 
     # Queues
 
-    def _declare_queue(self, asked: DeclareQueue, rules: RequestRules) -> QueueFacts:
-        name = asked.name
+    def _declare_queue(self, request: DeclareQueue, rules: RequestRules) -> QueueFacts:
+        name = request.name
         node = self._vhost.nodes.get(name)
-        if node is None and asked.passive:
+        if node is None and request.passive:
             address = name if prefixed(name) is not None else route_address("", name)
-            return _facts(self._vhost.resolve(address, on_demand=asked.on_demand, rights=self.rights))
-        if not (asked.passive or asked.for_replies):
+            return _facts(self._vhost.resolve(address, on_demand=request.on_demand, rights=self.rights))
+        if not (request.passive or request.for_replies):
             name = name or f"amq.gen-{secrets.token_urlsafe(16)}"
-            self._check_declare(name, asked.arguments)
+            self._check_declare(name, request.arguments)
         if node is not None:
-            if not (asked.passive and node.for_replies):
+            if not (request.passive and node.for_replies):
                 check_owner(node, self._owner)
-            if not asked.passive:
-                _check_declared_again(node, asked, rules)
+            if not request.passive:
+                _check_declared_again(node, request, rules)
             if isinstance(node, DeclaredQueue):
                 node.used()
-                if asked.outlives and not asked.passive:
+                if request.outlives and not request.passive:
                     self._take(node)
             return _facts(node)
-        if asked.name.startswith(RESERVED):
+        if request.name.startswith(RESERVED):
             raise Refused(rules.reserved, f"names that begin with {RESERVED!r} are reserved")
-        check_known(asked.arguments, KNOWN, rules)
-        self._topology.check_alternate(asked.arguments.get(DEAD_LETTERS), rules)
+        check_known(request.arguments, KNOWN, rules)
+        self._topology.check_alternate(request.arguments.get(DEAD_LETTERS), rules)
         check_name("a queue's name", name, MAX_KEY_LENGTH)
-        octets = self._check_arguments(asked.arguments)
-        exclusive = asked.exclusive and not asked.outlives  # with `outlives` it is exclusive only for a while
-        terms = QueueDeclaration(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
+        octets = self._check_arguments(request.arguments)
+        exclusive = request.exclusive and not request.outlives  # with `outlives` it is exclusive only for a while
+        terms = QueueDeclaration(request.durable, exclusive, request.auto_delete, dict(request.arguments))
         check_lasting(terms)
         queue = self._vhost.declare_queue(
-            name or f"amq.gen-{secrets.token_urlsafe(16)}", terms, self._owner if asked.exclusive else None
+            name or f"amq.gen-{secrets.token_urlsafe(16)}", terms, self._owner if request.exclusive else None
         )
-        queue.for_replies = asked.for_replies
+        queue.for_replies = request.for_replies
         self._topology.weigh(queue, octets, self._vhost.account)
         if exclusive:
             self._exclusive[queue] = None
@@ -225,29 +225,29 @@ class Requests:
             raise Refused("amqp:resource-locked", f"queue {queue.name!r} is in use")
         queue.owner = self._owner
 
-    def _query_queue(self, asked: QueryQueue, rules: RequestRules) -> QueueFacts | None:
-        node = self._vhost.nodes.get(asked.name)
+    def _query_queue(self, request: QueryQueue, rules: RequestRules) -> QueueFacts | None:
+        node = self._vhost.nodes.get(request.name)
         return None if node is None else _facts(node)
 
-    def _purge_queue(self, asked: PurgeQueue, rules: RequestRules) -> int:
-        node = self._node(asked.name)
+    def _purge_queue(self, request: PurgeQueue, rules: RequestRules) -> int:
+        node = self._node(request.name)
         self.rights.check("read", node.name)
         return 0 if isinstance(node, Topic) else _queue(node).purge()
 
-    def _delete_queue(self, asked: DeleteQueue, rules: RequestRules) -> int:
-        mine = self._vhost.nodes.get(asked.name)
+    def _delete_queue(self, request: DeleteQueue, rules: RequestRules) -> int:
+        mine = self._vhost.nodes.get(request.name)
         if mine is None or mine.owner is not self._owner:
-            self.rights.check("configure", asked.name)
-        node = self._vhost.nodes.get(asked.name)
+            self.rights.check("configure", request.name)
+        node = self._vhost.nodes.get(request.name)
         if node is None:
             if rules.absent is not None:
-                raise Refused(rules.absent, f"there is no queue {asked.name!r}")
+                raise Refused(rules.absent, f"there is no queue {request.name!r}")
             return 0
         check_owner(node, self._owner)
         facts = _facts(node)
-        if asked.if_unused and facts.consumers:
+        if request.if_unused and facts.consumers:
             raise Refused("amqp:precondition-failed", f"queue {node.name!r} is in use")
-        if asked.if_empty and facts.messages:
+        if request.if_empty and facts.messages:
             raise Refused("amqp:precondition-failed", f"queue {node.name!r} is not empty")
         self._vhost.delete(node)
         if isinstance(node, Queue):
@@ -264,95 +264,95 @@ class Requests:
 
     # Exchanges
 
-    def _declare_exchange(self, asked: DeclareExchange, rules: RequestRules) -> None:
-        if asked.passive:
-            self._topology.find(asked.name)
+    def _declare_exchange(self, request: DeclareExchange, rules: RequestRules) -> None:
+        if request.passive:
+            self._topology.find(request.name)
             return
-        self.rights.check("configure", asked.name or DEFAULT_EXCHANGE)
-        arguments = dict(asked.arguments)
-        if asked.alternate is not None:
-            arguments[ALTERNATE] = asked.alternate
+        self.rights.check("configure", request.name or DEFAULT_EXCHANGE)
+        arguments = dict(request.arguments)
+        if request.alternate is not None:
+            arguments[ALTERNATE] = request.alternate
         alternate = arguments.get(ALTERNATE)
         if isinstance(alternate, str):
-            self.rights.check("read", asked.name)
+            self.rights.check("read", request.name)
             self.rights.check("write", alternate or DEFAULT_EXCHANGE)
         exchanges, account = self._topology.exchanges, self._vhost.account
         octets = 0
-        if asked.name not in exchanges:
-            check_name("an exchange's name", asked.name, MAX_KEY_LENGTH)
+        if request.name not in exchanges:
+            check_name("an exchange's name", request.name, MAX_KEY_LENGTH)
             octets = self._check_arguments(arguments)
             check_count("exchanges", len(exchanges), self._vhost.peers.exchanges)
             if account is not None:
                 account.check_exchanges()
         exchange = self._topology.declare(
-            asked.name,
-            asked.type,
-            durable=asked.durable,
-            auto_delete=asked.auto_delete,
-            internal=asked.internal,
+            request.name,
+            request.type,
+            durable=request.durable,
+            auto_delete=request.auto_delete,
+            internal=request.internal,
             arguments=arguments,
             rules=rules,
             account=account,
         )
         self._topology.weigh(exchange, octets, account)
 
-    def _query_exchange(self, asked: QueryExchange, rules: RequestRules) -> ExchangeFacts | None:
-        exchange = self._topology.exchanges.get(asked.name)
+    def _query_exchange(self, request: QueryExchange, rules: RequestRules) -> ExchangeFacts | None:
+        exchange = self._topology.exchanges.get(request.name)
         if exchange is None:
             return None
         return ExchangeFacts(exchange.name, exchange.kind, exchange.durable, exchange.arguments)
 
-    def _delete_exchange(self, asked: DeleteExchange, rules: RequestRules) -> None:
-        self.rights.check("configure", asked.name or DEFAULT_EXCHANGE)
-        self._topology.delete(asked.name, if_unused=asked.if_unused, rules=rules)
+    def _delete_exchange(self, request: DeleteExchange, rules: RequestRules) -> None:
+        self.rights.check("configure", request.name or DEFAULT_EXCHANGE)
+        self._topology.delete(request.name, if_unused=request.if_unused, rules=rules)
 
     # Bindings
 
-    def _bind(self, asked: Bind, rules: RequestRules) -> None:
-        exchange, destination = self._ends(asked)
+    def _bind(self, request: Bind, rules: RequestRules) -> None:
+        exchange, destination = self._ends(request)
         topology, account = self._topology, self._vhost.account
         octets = 0
-        if not exchange.find(destination, asked.key, None if rules.one_per_key else asked.arguments):
+        if not exchange.find(destination, request.key, None if rules.one_per_key else request.arguments):
             limits = self._vhost.peers
-            octets = self._check_arguments(asked.arguments)
+            octets = self._check_arguments(request.arguments)
             check_count(f"bindings to {destination.name!r}", topology.count_to(destination), limits.bindings_by_queue)
             check_count("bindings", topology.binding_count, limits.bindings)
             if account is not None:
                 account.check_bindings()
-        binding = topology.bind(exchange, destination, asked.key, asked.arguments, rules, account)
+        binding = topology.bind(exchange, destination, request.key, request.arguments, rules, account)
         topology.weigh(binding, octets, account)
 
-    def _unbind(self, asked: Unbind, rules: RequestRules) -> None:
+    def _unbind(self, request: Unbind, rules: RequestRules) -> None:
         try:
-            exchange, destination = self._ends(asked)
+            exchange, destination = self._ends(request)
         except Refused as refusal:
             if rules.absent is None and refusal.error.condition == "amqp:not-found":
                 return  # without both of its ends there is no binding
             raise
-        self._topology.unbind(exchange, destination, asked.key, asked.arguments, rules)
+        self._topology.unbind(exchange, destination, request.key, request.arguments, rules)
 
-    def _ends(self, asked: Bind | Unbind) -> tuple[Exchange, Node | Exchange]:
-        self.rights.check("write", asked.destination or DEFAULT_EXCHANGE)
-        self.rights.check("read", asked.exchange or DEFAULT_EXCHANGE)
-        if asked.kind == "queue":
-            destination: Node | Exchange = self._node(asked.destination)
+    def _ends(self, request: Bind | Unbind) -> tuple[Exchange, Node | Exchange]:
+        self.rights.check("write", request.destination or DEFAULT_EXCHANGE)
+        self.rights.check("read", request.exchange or DEFAULT_EXCHANGE)
+        if request.kind == "queue":
+            destination: Node | Exchange = self._node(request.destination)
         else:
-            destination = self._topology.find(asked.destination)
-        return self._topology.find(asked.exchange), destination
+            destination = self._topology.find(request.destination)
+        return self._topology.find(request.exchange), destination
 
-    def _query_binding(self, asked: QueryBinding, rules: RequestRules) -> BindingFacts:
-        exchange = self._topology.exchanges.get(asked.exchange)
-        node = self._vhost.nodes.get(asked.queue) if asked.queue is not None else None
-        if exchange is None or (asked.queue is not None and node is None):
-            return BindingFacts(exchange is not None, asked.queue is None or node is not None, False, False, False)
+    def _query_binding(self, request: QueryBinding, rules: RequestRules) -> BindingFacts:
+        exchange = self._topology.exchanges.get(request.exchange)
+        node = self._vhost.nodes.get(request.queue) if request.queue is not None else None
+        if exchange is None or (request.queue is not None and node is None):
+            return BindingFacts(exchange is not None, request.queue is None or node is not None, False, False, False)
         if not exchange.name:  # the default exchange, which every node is bound to by its name, without arguments
-            names = self._vhost.nodes if asked.queue is None else [asked.queue]
-            by_name = bool(names) and (asked.key is None or asked.key in names)
-            return BindingFacts(True, True, bool(names), by_name, by_name and not asked.arguments)
+            names = self._vhost.nodes if request.queue is None else [request.queue]
+            by_name = bool(names) and (request.key is None or request.key in names)
+            return BindingFacts(True, True, bool(names), by_name, by_name and not request.arguments)
         all_ = [binding for same in exchange.bindings.values() for binding in same]
         there = [each for each in all_ if node is None or each.destination is node]
-        keyed = [each for each in there if asked.key is None or each.key == asked.key]
-        fitting = [each for each in keyed if asked.arguments is None or each.arguments == asked.arguments]
+        keyed = [each for each in there if request.key is None or each.key == request.key]
+        fitting = [each for each in keyed if request.arguments is None or each.arguments == request.arguments]
         return BindingFacts(True, True, bool(there), bool(keyed), bool(fitting))
 
 
@@ -386,7 +386,7 @@ def _queue(node: Node) -> Queue:
     return node
 
 
-def _check_declared_again(node: Node, asked: DeclareQueue, rules: RequestRules) -> None:
+def _check_declared_again(node: Node, request: DeclareQueue, rules: RequestRules) -> None:
     """Check that a node that exists is the queue that is declared again.
 
     A queue that was never declared, such as one made on demand, has no terms but these: durable or not, as asked.
@@ -396,18 +396,18 @@ def _check_declared_again(node: Node, asked: DeclareQueue, rules: RequestRules) 
     """
     if isinstance(node, Topic):
         raise Refused("amqp:precondition-failed", f"{node.name!r} is a topic, not a queue")
-    terms = (node.terms if isinstance(node, Queue) else None) or QueueDeclaration(asked.durable)
-    exclusive = asked.exclusive and not asked.outlives
+    terms = (node.terms if isinstance(node, Queue) else None) or QueueDeclaration(request.durable)
+    exclusive = request.exclusive and not request.outlives
     becomes_exclusive = exclusive and not terms.exclusive  # which no rules allow
     if becomes_exclusive or rules.differs("exclusive", terms.exclusive, exclusive):
         raise Refused("amqp:resource-locked", f"queue {node.name!r} has exclusive {terms.exclusive!r}")
     check_same(
         f"queue {node.name!r}",
         rules,
-        ("durable", terms.durable, asked.durable),
-        ("auto-delete", terms.auto_delete, asked.auto_delete),
-        ("alternate-exchange", terms.arguments.get(DEAD_LETTERS), asked.arguments.get(DEAD_LETTERS)),
-        ("arguments", _meant(terms.arguments), _meant(asked.arguments)),
+        ("durable", terms.durable, request.durable),
+        ("auto-delete", terms.auto_delete, request.auto_delete),
+        ("alternate-exchange", terms.arguments.get(DEAD_LETTERS), request.arguments.get(DEAD_LETTERS)),
+        ("arguments", _meant(terms.arguments), _meant(request.arguments)),
     )
 
 

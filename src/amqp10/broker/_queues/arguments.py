@@ -133,10 +133,10 @@ def queue_type(arguments: Mapping[str, Any]) -> str:
     Raises:
         Refused: there is no such type.
     """
-    asked = text(arguments, "x-queue-type") or TYPES[0]
-    if asked not in TYPES:
-        raise wrong("x-queue-type", f"must be one of {', '.join(TYPES)}, not {asked!r:.60}")
-    return asked
+    kind = text(arguments, "x-queue-type") or TYPES[0]
+    if kind not in TYPES:
+        raise wrong("x-queue-type", f"must be one of {', '.join(TYPES)}, not {kind!r:.60}")
+    return kind
 
 
 def number(

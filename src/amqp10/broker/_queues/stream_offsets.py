@@ -119,14 +119,14 @@ class Chunks:
         return self._firsts[index] if index < len(self._firsts) else end
 
 
-def place_in(asked: Mapping[Any, Any] | None) -> Described | None:
+def place_in(requested: Mapping[Any, Any] | None) -> Described | None:
     """Return the offset that a filter set names for a stream; None: it names none."""
-    found = (asked or {}).values()
+    found = (requested or {}).values()
     return next((each for each in found if _is(each, StreamOffset)), None)
 
 
 def read_stream_filters(
-    asked: Mapping[Any, Any] | None, filters: dict[Any, Any] | None, filtering: Filtering | None
+    requested: Mapping[Any, Any] | None, filters: dict[Any, Any] | None, filtering: Filtering | None
 ) -> tuple[StreamPosition, dict[Any, Any] | None, Filtering | None]:
     """Return the offset that a filter set names, and the applied filters, to which those of streams are added.
 
@@ -135,7 +135,7 @@ def read_stream_filters(
     """
     place, values, unfiltered = NEXT, None, False
     applied = dict(filters or {})
-    for name, each in (asked or {}).items():
+    for name, each in (requested or {}).items():
         if not isinstance(each, Described):
             continue
         if _is(each, StreamOffset):

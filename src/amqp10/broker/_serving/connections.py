@@ -196,10 +196,10 @@ class ConnectionManager:
             check_name("a container id", remote.container_id, self._limits.name)
         except Refused as error:
             return error.error
-        least, asked = self._limits.idle_timeout, remote.idle_timeout
+        least, theirs = self._limits.idle_timeout, remote.idle_timeout
         # §2.4.5: close if the peer asks for a shorter idle time-out than supported
-        if asked is not None and asked < least:
-            reason = f"an idle-time-out of {asked * 1000:g} ms, and {least * 1000:g} ms is the least"
+        if theirs is not None and theirs < least:
+            reason = f"an idle-time-out of {theirs * 1000:g} ms, and {least * 1000:g} ms is the least"
             return Error(Symbol("amqp:not-allowed"), reason)
         return None
 
@@ -208,14 +208,14 @@ class ConnectionManager:
         for visit in list(self._visits):
             attempt("telling a connection whether messages are taken", visit.blocked_or_not)
 
-    def replace_users(self, authenticator: Authenticator, goes_on: Callable[[str | None], bool]) -> int:
+    def replace_users(self, authenticator: Authenticator, may_stay: Callable[[str | None], bool]) -> int:
         """Authenticate new connections by `authenticator` from now on; return how many connections are closed.
 
         Args:
-            goes_on: returns whether the connections of a user may stay.
+            may_stay: returns whether the connections of a user may stay.
         """
         self._authenticator = authenticator
-        over = [visit for visit in self._visits if not visit.in_memory and not goes_on(visit.user)]
+        over = [visit for visit in self._visits if not visit.in_memory and not may_stay(visit.user)]
         error = Error(
             Symbol("amqp:connection:forced"), "the user was removed, or its permissions have changed: log in again"
         )

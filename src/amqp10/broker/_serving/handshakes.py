@@ -82,10 +82,10 @@ class Handshakes:
         scope.cancel()
 
 
-def most_handshakes(asked: int) -> int:
-    """Return `asked`, but at most half of the file descriptors that the process may have."""
+def most_handshakes(configured: int) -> int:
+    """Return `configured`, but at most half of the file descriptors that the process may have."""
     descriptors = _descriptors()
-    return asked if descriptors is None else max(1, min(asked, descriptors // 2))
+    return configured if descriptors is None else max(1, min(configured, descriptors // 2))
 
 
 def most_sockets() -> int | None:

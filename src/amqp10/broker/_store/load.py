@@ -185,8 +185,8 @@ class Loading:
 
     def _quarantine(self, row: QuarantineRow) -> None:
         moment = datetime.fromtimestamp(row.moment, UTC)
-        told = (row.reason, row.payload, row.format)
-        self._vhost.quarantine.restore(QuarantinedMessage(row.number, row.node, moment, *told, durable=True))
+        message = (row.reason, row.payload, row.format)
+        self._vhost.quarantine.restore(QuarantinedMessage(row.number, row.node, moment, *message, durable=True))
         self._quarantined = row.number
 
     def _restore_record(self, name_space: NameSpace, row: RecordRow) -> None:

@@ -88,8 +88,8 @@ class StoredQuarantine:
         """Keep a message, or a row of the table `origin` that could not be restored."""
         moment = message.time.timestamp()
         node, reason = (text.encode(errors="backslashreplace").decode() for text in (message.node, message.reason))
-        told = (reason, message.message_format, message.payload)
-        row = QuarantineRow(message.number, node, moment, *told, origin, content)
+        record = (reason, message.message_format, message.payload)
+        row = QuarantineRow(message.number, node, moment, *record, origin, content)
         self._store.changes.quarantined.append(row)
         self._store.note()
 
@@ -206,8 +206,8 @@ class Store:
         for node, entry in work.posted:
             if entry.durable and node.journal is not None:
                 moment = self._time_of_day(entry.expires)
-                told = (None, None, entry.message_format, entry.failures, moment, entry.payload)
-                rows.append(WorkRow(number, len(rows), node.journal.number, *told))
+                row = (None, None, entry.message_format, entry.failures, moment, entry.payload)
+                rows.append(WorkRow(number, len(rows), node.journal.number, *row))
         for queue, entry, outcome in work.retired:
             if entry.row and queue.journal is not None:
                 done = (entry.row, encode(outcome), None, None, None, None)

@@ -51,8 +51,8 @@ def take_all(posted: Iterable[tuple[Node, QueuedMessage]], quarantine: Quarantin
         try:
             node.take_reserved(entry)
         except Exception as error:
-            told = (node.name, entry.payload, entry.message_format, error)
-            quarantine.set_aside(*told, durable=entry.durable, node=node)
+            record = (node.name, entry.payload, entry.message_format, error)
+            quarantine.set_aside(*record, durable=entry.durable, node=node)
 
 
 def attempt_each(calls: Iterable[tuple[Any, ...]]) -> None:

@@ -171,11 +171,11 @@ def rights_of(
     if authorize is not None:
         decide = authorize
 
-        def asked(action: Action, name: str) -> bool:
+        def allowed(action: Action, name: str) -> bool:
             return decide(user, action, name, virtual_host)
 
         administrator = there.administrator
-        return Rights(user, virtual_host, asked, administrator=administrator, impersonator=there.impersonator)
+        return Rights(user, virtual_host, allowed, administrator=administrator, impersonator=there.impersonator)
     if not any(isinstance(each, User) for each in users.values()) or isinstance(known, str | StoredKeys):
         return EVERYTHING
     if isinstance(known, User) and known.permissions is None:

@@ -249,8 +249,8 @@ class Namespace:
 
     def _in_use(self, declared: Declared) -> bool:
         config = declared.config
-        goes_on = isinstance(config, EntityConfig) and config.forward_to is not None
-        return goes_on or declared.entity.in_use or any(map(self._in_use, declared.subscriptions.values()))
+        forwards = isinstance(config, EntityConfig) and config.forward_to is not None
+        return forwards or declared.entity.in_use or any(map(self._in_use, declared.subscriptions.values()))
 
     def _last_use(self, declared: Declared) -> float:
         of_it = (declared, *declared.subscriptions.values())

@@ -63,8 +63,8 @@ class Recording:
             text = visible(line[2:MAX_LINE_LENGTH])
             self.keep(Frame(len(self.frames), now, connection, line.startswith(">"), text))
             if self._file is not None:
-                told = {"t": now, "c": connection, "d": line[0], "l": text}
-                written += json.dumps(told, ensure_ascii=True) + "\n"
+                record = {"t": now, "c": connection, "d": line[0], "l": text}
+                written += json.dumps(record, ensure_ascii=True) + "\n"
         if self._file is not None and written:
             self._write(self._file, written)
 
@@ -96,11 +96,11 @@ def read_trace(file: IO[str]) -> Recording:
     recording = Recording()
     for number, line in enumerate(file, 1):
         try:
-            told = parse_json(line)
-            time, text = float(told["t"]), visible(str(told["l"])[:MAX_LINE_LENGTH])
+            record = parse_json(line)
+            time, text = float(record["t"]), visible(str(record["l"])[:MAX_LINE_LENGTH])
             if not isfinite(time):
                 raise ValueError(f"{time} is not a time")
-            frame = Frame(len(recording.frames), time, int(told["c"]), told["d"] == ">", text)
+            frame = Frame(len(recording.frames), time, int(record["c"]), record["d"] == ">", text)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             if not line.endswith("\n"):
                 break

@@ -375,7 +375,7 @@ class TransportSupervisor:
         """Connect, and begin; False if that failed, and the owner was told if it is over with that."""
         try:
             if endpoint is None:
-                details = await self._asked(owner)
+                details = await self._ask_for_details(owner)
                 if details is None:
                     return False
                 endpoint, sasl, tls = self._details(details)
@@ -430,7 +430,7 @@ class TransportSupervisor:
             path = self._hostname or ""  # who names another host means a virtual one
         return replace(self._terms, hostname=hostname, path=path)
 
-    async def _asked(self, owner: TransportOwner) -> str | ConnectionDetails | None:
+    async def _ask_for_details(self, owner: TransportOwner) -> str | ConnectionDetails | None:
         """Ask the callable where to connect to. What it raises may be over by the next attempt."""
         assert self._ask is not None
         ask: Callable[[], Any] = self._ask

@@ -161,9 +161,9 @@ class ReceiverCore(ClientLink):
 
     def examine(self) -> AmqpError | None:
         """Return what the peer's answer lacks, for which the link is given up before any credit is granted."""
-        asked, answered = self.terms.source, self.remote.source
-        if self._require_filters and asked is not None and asked.filter:
-            unapplied = unapplied_filters(asked.filter, answered.filter if answered is not None else None)
+        requested, answered = self.terms.source, self.remote.source
+        if self._require_filters and requested is not None and requested.filter:
+            unapplied = unapplied_filters(requested.filter, answered.filter if answered is not None else None)
             if unapplied:
                 names = ", ".join(str(name) for name in unapplied)
                 return FilterNotApplied(f"the peer does not apply the filters asked for: {names}", unapplied)

@@ -194,13 +194,13 @@ class Credit:
             return
         self.drain_running, self._returned = True, 0
         try:
-            asked, here = link.credit, receiver.buffered
-            await self._use_up(asked)
+            granted, here = link.credit, receiver.buffered
+            await self._use_up(granted)
             if self._used_up and receiver.open and receiver.buffered == here:
                 # The drain before needed no answer, for deliveries used up the credit. Artemis may give one all the
                 # same, so late that it gives this one's credit back.
-                await self._use_up(asked)
-            self._used_up = receiver.buffered - here >= asked
+                await self._use_up(granted)
+            self._used_up = receiver.buffered - here >= granted
         finally:
             self.drain_running = False
 

@@ -99,21 +99,26 @@ class SubscriptionCore(ReceiverCore):
         return link
 
     def examine(self) -> AmqpError | None:
-        asked, answered = self.terms.source, self.remote.source
+        requested, answered = self.terms.source, self.remote.source
         offered = (*self.connection.remote.offered_capabilities, *self.remote.offered_capabilities)
         if self._subscribing.shared and SHARED_SUBS not in offered:
             return Unsupported("the peer does not support shared subscriptions: it does not offer SHARED-SUBS")
-        if self._subscribing.durable and asked is not None and answered is not None and not self._kept(answered, asked):
+        if (
+            self._subscribing.durable
+            and requested is not None
+            and answered is not None
+            and not self._kept(answered, requested)
+        ):
             lifetime = f"expiry policy {answered.expiry_policy!r}, timeout {answered.timeout} s"
             return Unsupported(f"the peer does not keep the subscription for the requested time: {lifetime}")
         return super().examine()
 
-    def _kept(self, answered: Source, asked: Source) -> bool:
+    def _kept(self, answered: Source, requested: Source) -> bool:
         """Return whether the source lives on without its link for as long as it was asked to."""
         if answered.expiry_policy == "never":
             return True
-        in_time = self.connection.profile.timeouts and answered.timeout >= asked.timeout
-        return asked.expiry_policy != "never" and in_time
+        in_time = self.connection.profile.timeouts and answered.timeout >= requested.timeout
+        return requested.expiry_policy != "never" and in_time
 
     def end_for_good(self, error: AmqpError | None) -> None:
         self.connection.subscriptions.pop(self, None)

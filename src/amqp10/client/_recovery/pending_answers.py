@@ -37,22 +37,22 @@ class PendingAnswers:
     def __init__(self, connection: ConnectionCore, timeout: float) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._asked: deque[PendingAnswer] = deque()  # in the order in which their time is up
+        self._pending: deque[PendingAnswer] = deque()  # in the order in which their time is up
 
     def expect(self, owner: Restorable) -> None:
         """Wait for the answer to a begin or attach that was just sent."""
-        self._asked.append(PendingAnswer(owner, self._timeout))
-        if len(self._asked) == 1:
+        self._pending.append(PendingAnswer(owner, self._timeout))
+        if len(self._pending) == 1:
             self._connection.start(self._wait)
 
     async def _wait(self) -> None:
         try:
-            while self._asked:
-                asked = self._asked[0]
-                with anyio.CancelScope(deadline=asked.deadline):
-                    await asked.owner.until(lambda asked=asked: not asked.unanswered())  # type: ignore[misc]
-                if asked.unanswered():
+            while self._pending:
+                first = self._pending[0]
+                with anyio.CancelScope(deadline=first.deadline):
+                    await first.owner.until(lambda first=first: not first.unanswered())  # type: ignore[misc]
+                if first.unanswered():
                     self._connection.supervisor.drop()
-                self._asked.popleft()
+                self._pending.popleft()
         finally:
-            self._asked.clear()
+            self._pending.clear()

@@ -117,7 +117,7 @@ class ReplyCore(ReceiverCore):
                 reply: Message = delivery.message
                 reply.check()
             except DecodeError as error:
-                waiting = self._asked(delivery)
+                waiting = self._waiting_for(delivery)
                 if waiting is None:
                     self.unmatched += 1
                 else:
@@ -137,7 +137,7 @@ class ReplyCore(ReceiverCore):
         if consumer.taken >= consumer.refill_at and link is not None and link.attached:
             self.credit.refill()
 
-    def _asked(self, delivery: ReceiverDelivery) -> Waiting | None:
+    def _waiting_for(self, delivery: ReceiverDelivery) -> Waiting | None:
         """Return the request of a malformed reply, if its correlation-id can be read."""
         try:
             return self.waiting.get(key_of(delivery.message.correlation_id))

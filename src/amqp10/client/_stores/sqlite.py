@@ -59,10 +59,10 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
         self._path = fspath(path)
         self._numbers = itertools.count(1)
         self._rows: dict[StoredDelivery, int] = {}  # in the file, or being written to it
-        self._come: dict[StoredDelivery, LinkKey] = {}
-        self._left: list[int] = []
-        self._told = 0  # how often something was told
-        self._committed = 0  # what `_told` was at the last commit
+        self._unwritten: dict[StoredDelivery, LinkKey] = {}
+        self._deleted: list[int] = []
+        self._changes = 0  # how often something was told
+        self._committed = 0  # what `_changes` was at the last commit
         self._busy: anyio.Event | None = None  # set when the commit that is under way has ended
         self._file = Database(self._path, _FORMAT)
         try:
@@ -88,14 +88,14 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
         encode(outcome)  # it is kept in this form
         super().outcome(link, tag, outcome)
 
-    def _came(self, link: LinkKey, delivery: StoredDelivery) -> None:
-        self._come[delivery] = link
-        self._told += 1
+    def _added(self, link: LinkKey, delivery: StoredDelivery) -> None:
+        self._unwritten[delivery] = link
+        self._changes += 1
 
-    def _gone(self, delivery: StoredDelivery) -> None:
-        if self._come.pop(delivery, None) is None:
-            self._left.append(self._rows.pop(delivery))
-        self._told += 1
+    def _removed(self, delivery: StoredDelivery) -> None:
+        if self._unwritten.pop(delivery, None) is None:
+            self._deleted.append(self._rows.pop(delivery))
+        self._changes += 1
 
     async def commit(self) -> None:
         """Return when all that was told before this call is on the disk.
@@ -105,8 +105,8 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
 
         Cancelling: what was told stays told; a commit that has begun is not cut off.
         """
-        told = self._told
-        while self._committed < told:
+        changes = self._changes
+        while self._committed < changes:
             if self._busy is not None:
                 await self._busy.wait()
                 continue
@@ -118,39 +118,39 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
                 self._busy = None
 
     async def _commit(self) -> None:
-        come, left, told = self._begin()
+        unwritten, deleted, changes = self._begin()
         try:
             with anyio.CancelScope(shield=True):
                 # Not in line behind what the program does in threads.
                 await anyio.to_thread.run_sync(self._file.commit, limiter=anyio.CapacityLimiter(1))
         except sqlite3.Error as error:
-            raise self._failed(error, come, left) from error
-        self._committed = told
+            raise self._failed(error, unwritten, deleted) from error
+        self._committed = changes
 
     def _begin(self) -> tuple[dict[StoredDelivery, LinkKey], list[int], int]:
-        come, left = self._come, self._left
+        unwritten, deleted = self._unwritten, self._deleted
         # Formed first: whatever raises here, nothing is forgotten.
-        rows = [self._row(link, delivery) for delivery, link in come.items()]
-        self._come, self._left = {}, []
-        self._rows.update((delivery, row[0]) for delivery, row in zip(come, rows, strict=True))
+        rows = [self._row(link, delivery) for delivery, link in unwritten.items()]
+        self._unwritten, self._deleted = {}, []
+        self._rows.update((delivery, row[0]) for delivery, row in zip(unwritten, rows, strict=True))
         try:
             self._file.begin()
             self._file.run_many("INSERT INTO deliveries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-            self._file.run_many("DELETE FROM deliveries WHERE number = ?", [(number,) for number in left])
+            self._file.run_many("DELETE FROM deliveries WHERE number = ?", [(number,) for number in deleted])
         except sqlite3.Error as error:
-            raise self._failed(error, come, left) from error
-        return come, left, self._told
+            raise self._failed(error, unwritten, deleted) from error
+        return unwritten, deleted, self._changes
 
     def _row(self, link: LinkKey, delivery: StoredDelivery) -> tuple[Any, ...]:
         outcome = encode(delivery.outcome) if delivery.outcome is not None else None
         place = (next(self._numbers), link.container_id, link.name, link.role)
         return (*place, delivery.tag, delivery.message_format, delivery.payload, outcome)
 
-    def _failed(self, error: sqlite3.Error, come: dict[StoredDelivery, LinkKey], left: list[int]) -> StoreError:
+    def _failed(self, error: sqlite3.Error, unwritten: dict[StoredDelivery, LinkKey], deleted: list[int]) -> StoreError:
         """Mark all of it as unwritten, so that the next commit writes what has not gone since."""
-        again = {delivery: link for delivery, link in come.items() if self._rows.pop(delivery, None) is not None}
-        self._come = again | self._come
-        self._left = left + self._left
+        again = {delivery: link for delivery, link in unwritten.items() if self._rows.pop(delivery, None) is not None}
+        self._unwritten = again | self._unwritten
+        self._deleted = deleted + self._deleted
         try:
             self._file.rollback()
         except sqlite3.Error:
@@ -164,12 +164,12 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
             StoreError: the rest could not be committed; the file is closed.
         """
         try:
-            if self._committed < self._told:
-                come, left, told = self._begin()
+            if self._committed < self._changes:
+                unwritten, deleted, changes = self._begin()
                 try:
                     self._file.commit()
                 except sqlite3.Error as error:
-                    raise self._failed(error, come, left) from error
-                self._committed = told
+                    raise self._failed(error, unwritten, deleted) from error
+                self._committed = changes
         finally:
             self._file.close()

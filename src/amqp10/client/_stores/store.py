@@ -130,11 +130,11 @@ class MemoryDeliveryStore(DeliveryStore):
             for tag in tags:
                 delivery = deliveries.pop(tag, None)
                 if delivery is not None:
-                    self._gone(delivery)
+                    self._removed(delivery)
 
     def end(self, link: LinkKey) -> None:
         for delivery in self._links.pop(link, {}).values():
-            self._gone(delivery)
+            self._removed(delivery)
 
     async def commit(self) -> None:
         """Memory is as safe as it gets.
@@ -149,12 +149,12 @@ class MemoryDeliveryStore(DeliveryStore):
         deliveries = self._links.setdefault(link, {})
         before = deliveries.get(delivery.tag)
         if before is not None:
-            self._gone(before)
+            self._removed(before)
         deliveries[delivery.tag] = delivery
-        self._came(link, delivery)
+        self._added(link, delivery)
 
-    def _came(self, link: LinkKey, delivery: StoredDelivery) -> None:
+    def _added(self, link: LinkKey, delivery: StoredDelivery) -> None:
         """Note a delivery that is to be remembered."""
 
-    def _gone(self, delivery: StoredDelivery) -> None:
+    def _removed(self, delivery: StoredDelivery) -> None:
         """Note one that is to be forgotten."""

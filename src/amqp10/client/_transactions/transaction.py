@@ -313,18 +313,18 @@ class ClientTransaction:
         """Roll back; to be called in `_bounded`."""
         coordinator = self._coordinator
         self.state = "rolled-back"
-        asked = False
+        requested = False
         try:
             self._withdraw()
             for receiver in self._acquirers:
                 await receiver.stop_acquiring()
             discharge = await self._discharge(fail=True)
-            asked = True
+            requested = True
             await discharge.outcome()
         except (AmqpError, anyio.ClosedResourceError):
             pass  # the end of the coordinator link, or of the connection, rolls back
         finally:
-            if not asked:
+            if not requested:
                 coordinator.give_up()
             self._end("rolled-back")
 

@@ -49,7 +49,7 @@ class Backlog:
         self._engine = engine
         self._ask = ask
         self._most_items = most_items
-        self._asked = False
+        self._throttled = False
         self._largest = largest
         self._newest = 0  # weight of the last message; it began while there was room, so it is not counted
         self._over = False
@@ -61,12 +61,12 @@ class Backlog:
         """Return the weight of `items` messages that have `octets` in all."""
         return octets + items * ITEM
 
-    def add(self, items: int, octets: int, *, goes_on: bool = False) -> None:
-        """Count `items` and `octets` more that wait, fewer if negative. `goes_on`: they belong to the last message."""
+    def add(self, items: int, octets: int, *, continues: bool = False) -> None:
+        """Count `items` and `octets` more that wait, fewer if negative. `continues`: they are of the last message."""
         self.items += items
         self.octets += octets
         if items > 0:
-            newest = self.weight(octets, items) + (self._newest if goes_on else 0)
+            newest = self.weight(octets, items) + (self._newest if continues else 0)
             self._newest = newest if self._largest is None else min(newest, self.weight(self._largest))
         else:
             self._moved = True
@@ -77,15 +77,15 @@ class Backlog:
             self._notify(self._ask)
 
     def _notify(self, ask: Callable[[bool], None]) -> None:
-        if self._asked:
+        if self._throttled:
             stop = self.items > 0
         else:
             stop = self.items >= self._most_items // 4 or self.octets >= MAX_OCTETS // 4
-        if stop is not self._asked:
-            self._asked = stop
+        if stop is not self._throttled:
+            self._throttled = stop
             ask(stop)
 
-    def stands(self, now: float, *, owed: bool) -> bool:
+    def is_stuck(self, now: float, *, owed: bool) -> bool:
         """Return whether nothing was taken for `STUCK_AFTER` s while unread bytes may hold settlements that make room.
 
         Call it now and then, with the engine's clock.

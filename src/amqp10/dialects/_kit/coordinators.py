@@ -43,11 +43,13 @@ class LocalCoordinator(PlainSender):
         if settled or more:
             raise LocalProtocolError("a declare or discharge must be sent unsettled, and in one part")
         try:
-            asked = as_composite(Message.decode(payload).body)
+            request = as_composite(Message.decode(payload).body)
         except DecodeError as error:
             raise LocalProtocolError(f"the payload for a coordinator must be an encoded message: {error}") from error
-        if not isinstance(asked, Declare | Discharge):
-            raise LocalProtocolError(f"a message to a coordinator must be a Declare or a Discharge, not {asked!r:.80}")
+        if not isinstance(request, Declare | Discharge):
+            raise LocalProtocolError(
+                f"a message to a coordinator must be a Declare or a Discharge, not {request!r:.80}"
+            )
         self._sent += 1
         if tag is None:
             tag = self._sent.to_bytes(8, "big")
@@ -57,10 +59,10 @@ class LocalCoordinator(PlainSender):
         delivery.delivery_id = self.number(self._sent)
         delivery.on_wire = True
         self.unsettled[tag] = delivery
-        if isinstance(asked, Declare):
-            self.declare(delivery, asked)
+        if isinstance(request, Declare):
+            self.declare(delivery, request)
         else:
-            self.discharge(delivery, asked)
+            self.discharge(delivery, request)
         return delivery
 
     def number(self, count: int) -> int | None:
@@ -68,11 +70,11 @@ class LocalCoordinator(PlainSender):
         return count
 
     @abstractmethod
-    def declare(self, delivery: OutgoingDelivery, asked: Declare) -> None:
+    def declare(self, delivery: OutgoingDelivery, request: Declare) -> None:
         """Begin a transaction, and answer."""
 
     @abstractmethod
-    def discharge(self, delivery: OutgoingDelivery, asked: Discharge) -> None:
+    def discharge(self, delivery: OutgoingDelivery, request: Discharge) -> None:
         """End a transaction, and answer when that is done."""
 
     def answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:

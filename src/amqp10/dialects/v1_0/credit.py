@@ -17,8 +17,8 @@ class SenderCredit:
         asked: the `drain` of the receiver's last flow, which our flows repeat.
     """
 
-    __slots__ = ("_overdrawn", "asked", "available", "credit", "delivery_count", "drain", "initial")
-    asked: bool
+    __slots__ = ("_overdrawn", "available", "credit", "delivery_count", "drain", "drain_requested", "initial")
+    drain_requested: bool
     delivery_count: int
     drain: bool
     initial: int
@@ -27,7 +27,7 @@ class SenderCredit:
         self.initial = self.delivery_count = initial_delivery_count
         self.credit: int = 0
         self.available: int = 0
-        self.drain = self.asked = False
+        self.drain = self.drain_requested = False
         self._overdrawn = 0  # deliveries begun beyond a credit that was lowered meanwhile
 
     def sent(self) -> None:
@@ -52,7 +52,7 @@ class SenderCredit:
         left = link_credit - max(0, serial_diff(self.delivery_count, seen))
         self.credit = max(0, left)
         self._overdrawn = max(0, -left)
-        self.drain = self.asked = drain
+        self.drain = self.drain_requested = drain
 
     def drained(self) -> None:
         """Give the rest of the credit back: the count goes on as if the credit had been used."""

@@ -290,8 +290,8 @@ class V1Engine(TimedEngine, Machine[TransportState]):
         frame = encode_frame(channel, performative, payload)
         limit = self.frame_limit
         if len(frame) > limit and isinstance(performative, Detach | End | Close) and performative.error is not None:
-            told = performative.error
-            performative.error = Error(told.condition, (told.description or "")[:100])
+            described = performative.error
+            performative.error = Error(described.condition, (described.description or "")[:100])
             frame = encode_frame(channel, performative)
         if len(frame) > limit:
             what = f"{type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"

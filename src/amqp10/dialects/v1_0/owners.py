@@ -267,7 +267,7 @@ class LinkCore(Link):
 
     # Frames in
 
-    def goes_on(self, number: int) -> bool:
+    def continues(self, number: int) -> bool:
         """Return whether a transfer with the delivery-id `number` continues a delivery that has begun."""
         return False
 

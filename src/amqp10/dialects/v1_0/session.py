@@ -268,7 +268,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
         number = frame.delivery_id
         if number == self._expected_id and number is not None:
             self._expected_id = (number + 1) & SERIAL_MASK
-        elif number is not None and not link.goes_on(number):
+        elif number is not None and not link.continues(number):
             self._begin_counting(number)
         link.receive_transfer(frame, payload)
         if window.needs_refresh and self.state is SessionState.MAPPED:

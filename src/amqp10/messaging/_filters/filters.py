@@ -84,21 +84,21 @@ def filter_set(filters: Iterable[Filter], more: Mapping[Any, Any] | None = None)
     return together or None
 
 
-def unapplied_filters(asked: Mapping[Any, Any] | None, applied: Mapping[Any, Any] | None) -> dict[Any, Any]:
-    """Return the filters in `asked` that are missing from `applied`, the peer's answer.
+def unapplied_filters(requested: Mapping[Any, Any] | None, applied: Mapping[Any, Any] | None) -> dict[Any, Any]:
+    """Return the filters in `requested` that are missing from `applied`, the peer's answer.
 
     Only kinds are compared: a peer may answer with the other descriptor, under another name, and with the value as it
     understood it.
     """
     answer = {name: value for name, value in (applied or {}).items() if value is not None}
     missing: dict[Any, Any] = {}
-    for name, value in (asked or {}).items():
+    for name, value in (requested or {}).items():
         if value is None:  # "acts as if there were no such key present" (§3.5.8)
             continue
         kind = _kind(value)
         if name in answer and _kind(answer[name]) in (kind, None):
             continue
-        renamed = (other for other in answer if other not in (asked or {}) and _kind(answer[other]) == kind)
+        renamed = (other for other in answer if other not in (requested or {}) and _kind(answer[other]) == kind)
         found = next(renamed, None) if kind is not None else None
         if found is None:
             missing[name] = value

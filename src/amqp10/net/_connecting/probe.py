@@ -58,7 +58,7 @@ async def choose_dialect(
     """
     best, silent, heard = candidates[0], list[Dialect](), b""
     for dialect in candidates:
-        spoken, answer, facts = await _asked(dialect, endpoint, tls, route, secret=secret)
+        spoken, answer, facts = await _probe(dialect, endpoint, tls, route, secret=secret)
         heard = heard or answer
         if spoken is None:
             silent.append(dialect)
@@ -83,7 +83,7 @@ async def choose_dialect(
     raise Unsupported(f"{endpoint} speaks none of the dialects {names}: {foreign_header(heard)}")
 
 
-async def _asked(
+async def _probe(
     dialect: Dialect, endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
 ) -> tuple[bool | None, bytes, StreamFacts]:
     """Return whether the server speaks a dialect, its answer, and the facts of the stream; retry without an answer."""

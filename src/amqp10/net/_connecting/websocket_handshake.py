@@ -152,12 +152,12 @@ def _judge(request: Request, line: bytes, origins: Collection[str], names: bool)
 def _is_of_host(origin: str, host: str, names: bool) -> bool:
     """Return whether an origin has the host and port of the request's `Host`, which may be a name if `names`."""
     try:
-        page, asked = urlsplit(origin), urlsplit(f"//{host}")
+        page, server = urlsplit(origin), urlsplit(f"//{host}")
         usual = {"http": 80, "https": 443}[page.scheme]
-        same = (page.hostname, page.port or usual) == (asked.hostname, asked.port or usual)
+        same = (page.hostname, page.port or usual) == (server.hostname, server.port or usual)
     except (KeyError, ValueError):
         return False
-    return same and asked.hostname is not None and (names or _is_address(asked.hostname))
+    return same and server.hostname is not None and (names or _is_address(server.hostname))
 
 
 def _is_address(host: str) -> bool:

@@ -36,8 +36,8 @@ async def is_stream(opened: Connection, place: Source) -> bool | None:
             return False
         except LinkDetached:
             return None
-    told = await _queue_info(opened, place)
-    return None if told is None else told.type == "stream"
+    facts = await _queue_info(opened, place)
+    return None if facts is None else facts.type == "stream"
 
 
 async def count_ready(opened: Connection, place: Source) -> int | None:
@@ -50,8 +50,8 @@ async def count_ready(opened: Connection, place: Source) -> int | None:
     if opened.profile.name == "rabbitmq" and "requests" in opened.capabilities:
         facts = await opened.native.queue(_name(place))
         return None if facts is None else facts.messages
-    told = await _queue_info(opened, place)
-    return None if told is None else told.messages
+    info = await _queue_info(opened, place)
+    return None if info is None else info.messages
 
 
 async def ensure_browsable(opened: Connection, place: Source) -> None:
@@ -60,10 +60,10 @@ async def ensure_browsable(opened: Connection, place: Source) -> None:
     Raises:
         ValueError: it is a quorum queue: it counts each look, and drops messages that were looked at too often.
     """
-    told = await _queue_info(opened, place)
-    if told is not None and told.type == "quorum":
+    facts = await _queue_info(opened, place)
+    if facts is not None and facts.type == "quorum":
         raise ValueError(
-            f"amqp: {told.name!r} is a quorum queue: RabbitMQ counts each look at a message as a delivery, and "
+            f"amqp: {facts.name!r} is a quorum queue: RabbitMQ counts each look at a message as a delivery, and "
             "drops the message after 20: read it with ack=wal"
         )
 
@@ -96,21 +96,21 @@ async def ensure_queue(opened: Connection, options: Options) -> None:
     place = source(opened, options)
     if await is_stream(opened, place):
         raise ValueError(f"amqp: {options.address!r} is a stream, not a queue: mode=stream reads it")
-    told = await _queue_info(opened, place)
-    if told is None:
+    facts = await _queue_info(opened, place)
+    if facts is None:
         return
-    limit = told.arguments.get("x-delivery-limit", 20)
-    if told.type == "quorum" and limit != -1:
+    limit = facts.arguments.get("x-delivery-limit", 20)
+    if facts.type == "quorum" and limit != -1:
         _log.warning(
             "%r is a quorum queue: unless a policy says otherwise, RabbitMQ drops or dead-letters a message that was "
             "delivered %s times and not accepted, and a failed attempt counts as a delivery of all its messages: "
             "with the argument x-delivery-limit -1 they stay",
-            told.name,
+            facts.name,
             limit,
         )
-    if told.type in ("classic", "quorum") and options.filtered:
+    if facts.type in ("classic", "quorum") and options.filtered:
         raise ValueError(
-            f"amqp: option {options.filtering}: {told.name!r} is a {told.type} queue, and RabbitMQ ignores "
+            f"amqp: option {options.filtering}: {facts.name!r} is a {facts.type} queue, and RabbitMQ ignores "
             "filters on queues"
         )
 

@@ -76,7 +76,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._connection = DriverConnection(options)
         self._partitions: list[str] = []
-        self._asked = 0.0
+        self._queried_at = 0.0
         self._looked = -math.inf
         self._first: Offsets | None = None
         self._last: dict[str, Bounds] | None = None  # with AvailableNow, the bounds of the log when the run began
@@ -129,7 +129,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known: partitions to look for, even behind others that are gone.
         """
         time.sleep(
-            max(0.0, min(POLL_SECONDS, self._asked + POLL_SECONDS - time.monotonic()))
+            max(0.0, min(POLL_SECONDS, self._queried_at + POLL_SECONDS - time.monotonic()))
         )  # Spark polls without pausing
         known = {*known, *self._partitions}
         if time.monotonic() > self._looked + PARTITION_CHECK_SECONDS or not known <= set(self._partitions):
@@ -141,9 +141,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise
             self._partitions = []
             found = self._connection.call(ask_bounds, self._options, [], known)
-        self._asked = time.monotonic()
+        self._queried_at = time.monotonic()
         if not self._partitions:
-            self._looked = self._asked
+            self._looked = self._queried_at
         self._partitions = list(found)
         return found
 

@@ -137,8 +137,8 @@ class SegmentAttempt:
                         published = await run_sync(self._publish, draft)
                     # A busy broker confirms late; until it has, the ids of these messages must be kept.
                     opened.close_timeout = options.receive_timeout
-                    told = await self._settle(opened, held, accepted=published)
-                if published and told and all(map(ended_cleanly, taking.attached)):
+                    settled = await self._settle(opened, held, accepted=published)
+                if published and settled and all(map(ended_cleanly, taking.attached)):
                     self._segment.confirm()
 
     async def _receive(self, taking: Links, draft: Draft) -> list[Delivery]:

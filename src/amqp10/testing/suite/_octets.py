@@ -51,7 +51,7 @@ class Octets(Contract):
         whole = self._conversation()
         for size in (1, 3, 50):
             pieces = self._conversation(size)
-            assert pieces.told == whole.told
+            assert pieces.events == whole.events
 
     def test_cut_off(self) -> None:
         """Check that a transport that ends at any octet ends the connection, once, as the last event."""
@@ -95,15 +95,15 @@ class Octets(Contract):
 
 def _act(engine: Engine) -> list[Event]:
     """Act as an owner that agrees to everything; return all events."""
-    told: list[Event] = []
+    seen: list[Event] = []
     while events := engine.events():
-        told += events
+        seen += events
         for event in events:
             if isinstance(event, ConnectionOpened) and engine.role.value == "server" and not engine.opened:
                 engine.open()
             elif isinstance(event, SessionBegun) and event.session.terms is None:
                 event.session.begin()
-    return told
+    return seen
 
 
 class _Conversation:
@@ -113,7 +113,7 @@ class _Conversation:
         self.client = client
         self.server = server
         self.there = self.back = b""
-        self.told: tuple[list[str], list[str]] = ([], [])
+        self.events: tuple[list[str], list[str]] = ([], [])
         self._size = size
 
     def carry(self) -> None:
@@ -130,16 +130,16 @@ class _Conversation:
         size = self._size or max(1, len(data))
         for start in range(0, len(data), size):
             engine.receive_data(data[start : start + size])
-            self.told[which].extend(type(event).__name__ for event in _act(engine))
+            self.events[which].extend(type(event).__name__ for event in _act(engine))
 
 
 def _feed(engine: Engine, data: bytes, size: int) -> list[Event]:
-    told: list[Event] = []
+    events: list[Event] = []
     for start in range(0, len(data), size):
         engine.receive_data(data[start : start + size])
-        told += _act(engine)
+        events += _act(engine)
         engine.data_to_send()
-    return told
+    return events
 
 
 def _check_end(events: Iterable[Event]) -> None:

@@ -75,36 +75,36 @@ class Administration:
         return HTTPAnswer(status) if element is None else HTTPAnswer(status, atom.document(element), _ATOM)
 
     def _do(self, request: HTTPRequest) -> tuple[int, Element | None]:
-        asked = _Asked(request)
-        self._authorize(request.headers.get("authorization"), asked.host, asked.path)
-        if asked.path.casefold() == "$namespaceinfo":
+        parsed = _Asked(request)
+        self._authorize(request.headers.get("authorization"), parsed.host, parsed.path)
+        if parsed.path.casefold() == "$namespaceinfo":
             self._only(request, "GET")
-            info = atom.namespace_info(asked.host, self._began)
-            return 200, atom.entry(asked.url, asked.host, info, self._began, self._began, asked.host)
-        listed = re.fullmatch(r"\$resources/(queues|topics)", asked.path, re.IGNORECASE)
+            info = atom.namespace_info(parsed.host, self._began)
+            return 200, atom.entry(parsed.url, parsed.host, info, self._began, self._began, parsed.host)
+        listed = re.fullmatch(r"\$resources/(queues|topics)", parsed.path, re.IGNORECASE)
         if listed:
             self._only(request, "GET")
             kind = QueueConfig if listed[1].casefold() == "queues" else TopicConfig
             found = [each for each in self._namespace.declared if isinstance(each.config, kind)]
-            return 200, self._feed(asked, listed[1], found)
-        parts = _PATH.fullmatch(asked.path)
+            return 200, self._feed(parsed, listed[1], found)
+        parts = _PATH.fullmatch(parsed.path)
         if parts is None:
-            return self._entity(request, asked, asked.path, None)
+            return self._entity(request, parsed, parsed.path, None)
         topic = self._namespace.find_declared(parts["entity"])
         if not isinstance(topic.config, TopicConfig):
             raise _Wrong(404, f"{parts['entity']!r:.300} is not a topic, so it has no subscriptions")
         if parts["subscription"] is None:
             self._only(request, "GET")
-            return 200, self._feed(asked, "subscriptions", topic.subscriptions.values())
+            return 200, self._feed(parsed, "subscriptions", topic.subscriptions.values())
         if parts["rules"] is None:
-            return self._entity(request, asked, parts["entity"], parts["subscription"])
+            return self._entity(request, parsed, parts["entity"], parts["subscription"])
         declared = self._namespace.find_declared(parts["entity"], parts["subscription"])
         subscription = self._namespace.subscription(declared.entity)
         assert subscription is not None
         if parts["rule"] is None:
             self._only(request, "GET")
-            return 200, self._rules(asked, subscription)
-        return self._rule(request, asked, subscription, parts["rule"])
+            return 200, self._rules(parsed, subscription)
+        return self._rule(request, parsed, subscription, parts["rule"])
 
     def _only(self, request: HTTPRequest, *methods: str) -> None:
         if request.method not in methods:
@@ -129,86 +129,86 @@ class Administration:
 
     # Lists
 
-    def _feed(self, asked: _Asked, title: str, found: Iterable[Declared]) -> Element:
-        entries, following = asked.page(list(found))
+    def _feed(self, parsed: _Asked, title: str, found: Iterable[Declared]) -> Element:
+        entries, following = parsed.page(list(found))
         return atom.feed(
-            asked.url, title, [self._entry(asked, each) for each in entries], self._namespace.clock(), following
+            parsed.url, title, [self._entry(parsed, each) for each in entries], self._namespace.clock(), following
         )
 
-    def _entry(self, asked: _Asked, declared: Declared) -> Element:
+    def _entry(self, parsed: _Asked, declared: Declared) -> Element:
         subscriptions = [self._namespace.subscription(each.entity) for each in declared.subscriptions.values()]
         rules = [active.rule for each in subscriptions if each is not None for active in each.rules]
-        description = atom.describe(declared, asked.host, rules, older=asked.version == _OLDER)
+        description = atom.describe(declared, parsed.host, rules, older=parsed.version == _OLDER)
         config = declared.config
-        url = f"{asked.base}/{declared.entity.name}"
-        return atom.entry(url, config.name, description, declared.created, declared.updated, asked.host)
+        url = f"{parsed.base}/{declared.entity.name}"
+        return atom.entry(url, config.name, description, declared.created, declared.updated, parsed.host)
 
-    def _rules(self, asked: _Asked, subscription: Subscription) -> Element:
-        rules, following = asked.page(subscription.rules)
-        entries = [self._rule_entry(asked, subscription, each) for each in rules]
-        return atom.feed(asked.url, "rules", entries, self._namespace.clock(), following)
+    def _rules(self, parsed: _Asked, subscription: Subscription) -> Element:
+        rules, following = parsed.page(subscription.rules)
+        entries = [self._rule_entry(parsed, subscription, each) for each in rules]
+        return atom.feed(parsed.url, "rules", entries, self._namespace.clock(), following)
 
-    def _rule_entry(self, asked: _Asked, subscription: Subscription, active: ActiveRule) -> Element:
+    def _rule_entry(self, parsed: _Asked, subscription: Subscription, active: ActiveRule) -> Element:
         rule, created = active.rule, active.created
-        url = f"{asked.base}/{subscription.entity.name}/Rules/{rule.name}"
+        url = f"{parsed.base}/{subscription.entity.name}/Rules/{rule.name}"
         return atom.entry(url, rule.name, atom.describe_rule(rule, created), created, created)
 
     # One of them
 
     def _entity(
-        self, request: HTTPRequest, asked: _Asked, name: str, subscription: str | None
+        self, request: HTTPRequest, parsed: _Asked, name: str, subscription: str | None
     ) -> tuple[int, Element | None]:
         self._only(request, "GET", "PUT", "DELETE")
         if request.method == "DELETE":
             self._namespace.delete(name, subscription)
             return 200, None
         if request.method == "GET":
-            return 200, self._entry(asked, self._namespace.find_declared(name, subscription))
+            return 200, self._entry(parsed, self._namespace.find_declared(name, subscription))
         description = atom.description_in(atom.read_xml(request.body))
         changes = "if-match" in request.headers
         kind = description.tag.rpartition("}")[2].removesuffix("Description")
         if kind not in (("Subscription",) if subscription is not None else ("Queue", "Topic")):
             raise ValueError(f"there is no {kind!r:.100} at this path")
         described = atom.Description(description, f"{kind}Description")
-        self._check_forwards(request, asked, described)
+        self._check_forwards(request, parsed, described)
         status, kept = atom.status_of(described), atom.kept(described)
         if changes:
             declared = self._namespace.find_declared(name, subscription)
             if type(declared.config).__name__ != f"{kind}Config":
                 raise _Wrong(404, f"there is no {kind.lower()} {name!r:.300}")
             before: Any = declared.config
-            config = atom.config_of(before, described, asked.host)
+            config = atom.config_of(before, described, parsed.host)
             self._check_targets(config)
             self._namespace.change(declared, config)
             kept = {**declared.ignored_settings, **kept}
         else:
-            declared = self._declare(asked, described, kind, name, subscription)
+            declared = self._declare(parsed, described, kind, name, subscription)
         declared.ignored_settings = kept
         self._namespace.set_status(declared.entity, status)
-        return 200 if changes else 201, self._entry(asked, declared)
+        return 200 if changes else 201, self._entry(parsed, declared)
 
     def _declare(
-        self, asked: _Asked, described: atom.Description, kind: str, name: str, subscription: str | None
+        self, parsed: _Asked, described: atom.Description, kind: str, name: str, subscription: str | None
     ) -> Declared:
         if subscription is not None:
             of_it = atom.config_of(
-                SubscriptionConfig(subscription, rules=_first_rules(described)), described, asked.host
+                SubscriptionConfig(subscription, rules=_first_rules(described)), described, parsed.host
             )
             self._check_targets(of_it)
             return self._namespace.subscribe(self._namespace.find_declared(name), of_it)
         if kind == "Topic":
-            return self._namespace.declare(atom.config_of(TopicConfig(name), described, asked.host))
-        queue = atom.config_of(QueueConfig(name), described, asked.host)
+            return self._namespace.declare(atom.config_of(TopicConfig(name), described, parsed.host))
+        queue = atom.config_of(QueueConfig(name), described, parsed.host)
         self._check_targets(queue)
         return self._namespace.declare(queue)
 
-    def _check_forwards(self, request: HTTPRequest, asked: _Asked, described: atom.Description) -> None:
+    def _check_forwards(self, request: HTTPRequest, parsed: _Asked, described: atom.Description) -> None:
         """Check that a request has the right to the entities that messages are to be forwarded to."""
         for setting, header in _FORWARDS.items():
             if setting in described:
                 target = urlsplit(described.text(setting)).path.strip("/")
                 token = request.headers.get(header) or request.headers.get("authorization")
-                self._authorize(token, asked.host, target)
+                self._authorize(token, parsed.host, target)
 
     def _check_targets(self, config: EntityConfig | TopicConfig) -> None:
         if isinstance(config, TopicConfig):
@@ -218,7 +218,7 @@ class Administration:
                 raise ValueError(f"{config.name!r} forwards to itself")
 
     def _rule(
-        self, request: HTTPRequest, asked: _Asked, subscription: Subscription, name: str
+        self, request: HTTPRequest, parsed: _Asked, subscription: Subscription, name: str
     ) -> tuple[int, Element | None]:
         self._only(request, "GET", "PUT", "DELETE")
         if request.method == "DELETE":
@@ -231,7 +231,7 @@ class Administration:
             else:
                 subscription.add(rule)
         status = 201 if request.method == "PUT" and "if-match" not in request.headers else 200
-        return status, self._rule_entry(asked, subscription, subscription.find(name))
+        return status, self._rule_entry(parsed, subscription, subscription.find(name))
 
 
 def _first_rules(described: atom.Description) -> list[Rule]:

@@ -55,8 +55,8 @@ class HubManagement:
         correlation = request.message_id if request.message_id is not None else request.correlation_id
         return Message(AmqpValue(body), correlation_id=correlation, application_properties=properties)
 
-    def _do(self, asked: dict[str, Any]) -> dict[str, Any]:
-        operation, kind, name = asked.get("operation"), asked.get("type"), asked.get("name")
+    def _do(self, request: dict[str, Any]) -> dict[str, Any]:
+        operation, kind, name = request.get("operation"), request.get("type"), request.get("name")
         if operation != "READ" or kind not in (_HUB, _PARTITION):
             shown = f"{operation!r:.60} of {kind!r:.60}"
             raise Refused("amqp:not-implemented", f"{shown}: only READ of {_HUB} or {_PARTITION} is supported here")
@@ -65,9 +65,9 @@ class HubManagement:
         hub = self._find(name)
         if hub is None:
             raise Refused(NOT_FOUND, f"there is no event hub {name!r:.300}")
-        self._check_rights(hub, asked.get("security_token"))
+        self._check_rights(hub, request.get("security_token"))
         hub.check_busy()
-        return _hub(hub) if kind == _HUB else _partition(partition_in(hub, asked.get("partition")))
+        return _hub(hub) if kind == _HUB else _partition(partition_in(hub, request.get("partition")))
 
     def _check_rights(self, hub: Hub, token: object) -> None:
         """Check that the peer may receive from the hub, or send to it.

@@ -119,7 +119,7 @@ class Management:
         return Message(AmqpValue(dict(body or {})), correlation_id=correlation, application_properties=properties)
 
     def _do(self, request: Message, txn_id: bytes | None) -> Answer:
-        operation, asked = request.application_properties.get("operation"), request.body
+        operation, body = request.application_properties.get("operation"), request.body
         self.entity.accessed = self.entity.now
         if isinstance(link := request.application_properties.get("associated-link-name"), str):
             self._used(link)
@@ -127,20 +127,20 @@ class Management:
         known = _OPERATIONS.get(name)
         if known is None:
             raise Refused("amqp:not-implemented", f"the operation {operation!r:.100} is not supported")
-        if not isinstance(asked, dict):
-            raise Refused(ARGUMENT_ERROR, f"the body of a request must be a map, not {type(asked).__name__}")
+        if not isinstance(body, dict):
+            raise Refused(ARGUMENT_ERROR, f"the body of a request must be a map, not {type(body).__name__}")
         action, act = known
         self._peer.rights.check(action, self.entity.name)
         if action != "configure":
             self.entity.check_open("receive" if action == "read" else "send")
         self.entity.check_busy()
         if txn_id is None:
-            return act(self, asked)
+            return act(self, body)
         work = EntityWork(self._peer, txn_id, self.entity)
         if name in _IN_TRANSACTIONS:
-            return _IN_TRANSACTIONS[name](self, asked, work)
+            return _IN_TRANSACTIONS[name](self, body, work)
         if name in _NOTHING_TO_UNDO:
-            return act(self, asked)
+            return act(self, body)
         raise Refused("amqp:not-implemented", f"{name} cannot be part of a transaction, for no rollback undoes it")
 
     def admit(self, payloads: list[bytes]) -> list[EntityMessage]:
@@ -174,16 +174,16 @@ class Management:
         return messages
 
 
-def _renew_lock(node: Management, asked: dict[Any, Any]) -> Answer:
-    ends = node.entity.renew(_tokens(asked))
+def _renew_lock(node: Management, body: dict[Any, Any]) -> Answer:
+    ends = node.entity.renew(_tokens(body))
     return {"expirations": Array("timestamp", [timestamp(end) for end in ends])}
 
 
-def _peek(node: Management, asked: dict[Any, Any]) -> Answer:
-    first, count = _number(asked, "from-sequence-number"), _number(asked, "message-count", least=1)
+def _peek(node: Management, body: dict[Any, Any]) -> Answer:
+    first, count = _number(body, "from-sequence-number"), _number(body, "message-count", least=1)
     found: list[dict[str, bytes]] = []
     octets = 0
-    for message in node.entity.peek(first, min(count, MAX_AT_ONCE), _session_id(asked, required=False)):
+    for message in node.entity.peek(first, min(count, MAX_AT_ONCE), _session_id(body, required=False)):
         payload = message.outgoing()
         octets += len(payload)
         if found and octets > MAX_OCTETS:
@@ -192,18 +192,18 @@ def _peek(node: Management, asked: dict[Any, Any]) -> Answer:
     return {"messages": found} if found else None
 
 
-def _schedule(node: Management, asked: dict[Any, Any]) -> Answer:
-    return {"sequence-numbers": Array("long", [node.entity.add(message) for message in _to_schedule(node, asked)])}
+def _schedule(node: Management, body: dict[Any, Any]) -> Answer:
+    return {"sequence-numbers": Array("long", [node.entity.add(message) for message in _to_schedule(node, body)])}
 
 
-def _schedule_in(node: Management, asked: dict[Any, Any], work: EntityWork) -> Answer:
-    return {"sequence-numbers": Array("long", work.schedule(_to_schedule(node, asked)))}
+def _schedule_in(node: Management, body: dict[Any, Any], work: EntityWork) -> Answer:
+    return {"sequence-numbers": Array("long", work.schedule(_to_schedule(node, body)))}
 
 
-def _to_schedule(node: Management, asked: dict[Any, Any]) -> list[EntityMessage]:
+def _to_schedule(node: Management, body: dict[Any, Any]) -> list[EntityMessage]:
     """Return the messages that a request schedules."""
     payloads: list[Any]
-    payloads = [each.get("message") if isinstance(each, dict) else None for each in _list(asked, "messages")]
+    payloads = [each.get("message") if isinstance(each, dict) else None for each in _list(body, "messages")]
     if not all(isinstance(payload, bytes) for payload in payloads):
         raise Refused(ARGUMENT_ERROR, "each of 'messages' must be a map with the encoded message as 'message'")
     messages = node.admit(payloads)
@@ -212,22 +212,22 @@ def _to_schedule(node: Management, asked: dict[Any, Any]) -> list[EntityMessage]
     return messages
 
 
-def _cancel(node: Management, asked: dict[Any, Any]) -> Answer:
-    node.entity.cancel(_numbers(asked))
+def _cancel(node: Management, body: dict[Any, Any]) -> Answer:
+    node.entity.cancel(_numbers(body))
     return {}
 
 
-def _remove_batch(node: Management, asked: dict[Any, Any]) -> Answer:
-    count = _number(asked, "message-count", least=1, most=MAX_REMOVED)
-    before, session_id = _moment(asked, "enqueued-time-utc"), _session_id(asked, required=False)
+def _remove_batch(node: Management, body: dict[Any, Any]) -> Answer:
+    count = _number(body, "message-count", least=1, most=MAX_REMOVED)
+    before, session_id = _moment(body, "enqueued-time-utc"), _session_id(body, required=False)
     return {"message-count": Int(node.entity.remove_batch(count, before, session_id))}
 
 
-def _receive(node: Management, asked: dict[Any, Any]) -> Answer:
-    mode = asked.get("receiver-settle-mode", 1)
+def _receive(node: Management, body: dict[Any, Any]) -> Answer:
+    mode = body.get("receiver-settle-mode", 1)
     if not isinstance(mode, int) or mode not in (0, 1):
         raise Refused(ARGUMENT_OUT_OF_RANGE, f"receiver-settle-mode must be 0 or 1, not {mode!r:.60}")
-    found = node.entity.receive(_numbers(asked), locks=mode == 1, session_id=_session_id(asked, required=False))
+    found = node.entity.receive(_numbers(body), locks=mode == 1, session_id=_session_id(body, required=False))
     return {
         "messages": [
             {"message": payload} if token is None else {"lock-token": token, "message": payload}
@@ -236,24 +236,24 @@ def _receive(node: Management, asked: dict[Any, Any]) -> Answer:
     }
 
 
-def _settle(node: Management, asked: dict[Any, Any]) -> Answer:
-    tokens, outcome = _tokens(asked), _outcome(asked)
+def _settle(node: Management, body: dict[Any, Any]) -> Answer:
+    tokens, outcome = _tokens(body), _outcome(body)
     node.entity.check_locks(tokens)
     for token in tokens:
         settle(node.entity, token, outcome)
     return {}
 
 
-def _settle_in(_node: Management, asked: dict[Any, Any], work: EntityWork) -> Answer:
-    work.settle(_tokens(asked), _outcome(asked))
+def _settle_in(_node: Management, body: dict[Any, Any], work: EntityWork) -> Answer:
+    work.settle(_tokens(body), _outcome(body))
     return {}
 
 
-def _outcome(asked: dict[Any, Any]) -> Outcome:
+def _outcome(body: dict[Any, Any]) -> Outcome:
     """Return the outcome that a request names in its own words."""
-    status, changes = asked.get("disposition-status"), asked.get("properties-to-modify")
+    status, changes = body.get("disposition-status"), body.get("properties-to-modify")
     properties = dict(changes) if isinstance(changes, dict) else {}
-    reasons = {REASON: asked.get("deadletter-reason"), DESCRIPTION: asked.get("deadletter-description")}
+    reasons = {REASON: body.get("deadletter-reason"), DESCRIPTION: body.get("deadletter-description")}
     check_reason("deadletter-reason", reasons[REASON])
     check_reason("deadletter-description", reasons[DESCRIPTION])
     death = {name: text for name, text in reasons.items() if text is not None}
@@ -270,49 +270,49 @@ def _outcome(asked: dict[Any, Any]) -> Outcome:
     return checked_outcome(outcomes[status])
 
 
-def _renew_session(node: Management, asked: dict[Any, Any]) -> Answer:
-    return {"expiration": timestamp(node.entity.renew_session(_session_id(asked)))}
+def _renew_session(node: Management, body: dict[Any, Any]) -> Answer:
+    return {"expiration": timestamp(node.entity.renew_session(_session_id(body)))}
 
 
-def _session_state(node: Management, asked: dict[Any, Any]) -> Answer:
-    return {"session-state": node.entity.session_state(_session_id(asked))}
+def _session_state(node: Management, body: dict[Any, Any]) -> Answer:
+    return {"session-state": node.entity.session_state(_session_id(body))}
 
 
-def _set_session_state(node: Management, asked: dict[Any, Any]) -> Answer:
-    state = asked.get("session-state")
+def _set_session_state(node: Management, body: dict[Any, Any]) -> Answer:
+    state = body.get("session-state")
     if not isinstance(state, bytes | None):
         raise Refused(ARGUMENT_ERROR, f"'session-state' must be binary or null, not {type(state).__name__}")
     if state is not None and len(state) > MAX_STATE:
         raise Refused(ARGUMENT_OUT_OF_RANGE, f"a state must have at most {MAX_STATE} octets, not {len(state)}")
-    node.entity.set_session_state(_session_id(asked), state)
+    node.entity.set_session_state(_session_id(body), state)
     return {}
 
 
-def _list_sessions(node: Management, asked: dict[Any, Any]) -> Answer:
-    skip, top = _number(asked, "skip", least=0), _number(asked, "top", least=0)
-    seconds = _moment(asked, "last-updated-time")
+def _list_sessions(node: Management, body: dict[Any, Any]) -> Answer:
+    skip, top = _number(body, "skip", least=0), _number(body, "top", least=0)
+    seconds = _moment(body, "last-updated-time")
     found = node.entity.sessions(None if seconds >= _NO_TIME else seconds)[skip : skip + top]
     return {"skip": Int(skip + len(found)), "sessions-ids": Array("string", found)} if found else None
 
 
-def _add_rule(node: Management, asked: dict[Any, Any]) -> Answer:
-    description = asked.get("rule-description")
+def _add_rule(node: Management, body: dict[Any, Any]) -> Answer:
+    description = body.get("rule-description")
     if not isinstance(description, dict):
         raise Refused(ARGUMENT_ERROR, f"'rule-description' must be a map, not {type(description).__name__}")
     try:
-        _rules_of(node).add(read_rule(_text(asked, "rule-name"), description))
+        _rules_of(node).add(read_rule(_text(body, "rule-name"), description))
     except ValueError as error:
         raise Refused(ARGUMENT_ERROR, str(error)) from None
     return {}
 
 
-def _remove_rule(node: Management, asked: dict[Any, Any]) -> Answer:
-    _rules_of(node).remove(_text(asked, "rule-name"))
+def _remove_rule(node: Management, body: dict[Any, Any]) -> Answer:
+    _rules_of(node).remove(_text(body, "rule-name"))
     return {}
 
 
-def _enumerate_rules(node: Management, asked: dict[Any, Any]) -> Answer:
-    skip, top = _number(asked, "skip", least=0), _number(asked, "top", least=0)
+def _enumerate_rules(node: Management, body: dict[Any, Any]) -> Answer:
+    skip, top = _number(body, "skip", least=0), _number(body, "top", least=0)
     found = _rules_of(node).described(skip, min(top, MAX_AT_ONCE))
     return {"rules": [{"rule-description": each} for each in found]} if found else None
 
@@ -351,15 +351,15 @@ _NOTHING_TO_UNDO: Final = frozenset(
 """Requests that are carried out at once in a transaction, too: the SDK for .NET names its transaction in each."""
 
 
-def _text(asked: dict[Any, Any], name: str) -> str:
-    value = asked.get(name)
+def _text(body: dict[Any, Any], name: str) -> str:
+    value = body.get(name)
     if not isinstance(value, str):
         raise Refused(ARGUMENT_ERROR, f"{name!r} must be a string, not {value!r:.60}")
     return value
 
 
-def _number(asked: dict[Any, Any], name: str, *, least: int | None = None, most: int | None = None) -> int:
-    value = asked.get(name)
+def _number(body: dict[Any, Any], name: str, *, least: int | None = None, most: int | None = None) -> int:
+    value = body.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Refused(ARGUMENT_ERROR, f"{name!r} must be a number, not {value!r:.60}")
     if (least is not None and value < least) or (most is not None and value > most):
@@ -368,9 +368,9 @@ def _number(asked: dict[Any, Any], name: str, *, least: int | None = None, most:
     return int(value)
 
 
-def _moment(asked: dict[Any, Any], name: str) -> float:
+def _moment(body: dict[Any, Any], name: str) -> float:
     """Return a time in seconds since 1970."""
-    value = asked.get(name)
+    value = body.get(name)
     if isinstance(value, datetime):
         return value.timestamp()
     if not isinstance(value, int) or isinstance(value, bool):
@@ -379,22 +379,22 @@ def _moment(asked: dict[Any, Any], name: str) -> float:
 
 
 @overload
-def _session_id(asked: dict[Any, Any]) -> str: ...
+def _session_id(body: dict[Any, Any]) -> str: ...
 
 
 @overload
-def _session_id(asked: dict[Any, Any], *, required: Literal[False]) -> str | None: ...
+def _session_id(body: dict[Any, Any], *, required: Literal[False]) -> str | None: ...
 
 
-def _session_id(asked: dict[Any, Any], *, required: bool = True) -> str | None:
-    value = asked.get("session-id")
+def _session_id(body: dict[Any, Any], *, required: bool = True) -> str | None:
+    value = body.get("session-id")
     if not isinstance(value, str) and (required or value is not None):
         raise Refused(ARGUMENT_ERROR, f"'session-id' must be a string, not {value!r:.60}")
     return value
 
 
-def _list(asked: dict[Any, Any], name: str) -> list[Any]:
-    value = asked.get(name)
+def _list(body: dict[Any, Any], name: str) -> list[Any]:
+    value = body.get(name)
     if not isinstance(value, list):
         raise Refused(ARGUMENT_ERROR, f"{name!r} must be an array, not {value!r:.60}")
     if not 1 <= len(value) <= MAX_AT_ONCE:
@@ -402,15 +402,15 @@ def _list(asked: dict[Any, Any], name: str) -> list[Any]:
     return list(value)
 
 
-def _numbers(asked: dict[Any, Any]) -> list[int]:
-    value = _list(asked, "sequence-numbers")
+def _numbers(body: dict[Any, Any]) -> list[int]:
+    value = _list(body, "sequence-numbers")
     if not all(isinstance(each, int) and not isinstance(each, bool) for each in value):
         raise Refused(ARGUMENT_ERROR, "'sequence-numbers' must be numbers")
     return value
 
 
-def _tokens(asked: dict[Any, Any]) -> list[UUID]:
-    value = _list(asked, "lock-tokens")
+def _tokens(body: dict[Any, Any]) -> list[UUID]:
+    value = _list(body, "lock-tokens")
     if not all(isinstance(each, UUID) for each in value):
         raise Refused(ARGUMENT_ERROR, "'lock-tokens' must be UUIDs")
     return list(dict.fromkeys(value))

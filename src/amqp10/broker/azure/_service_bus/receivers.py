@@ -160,9 +160,9 @@ class SessionLink(EntityReceiver, SessionReceiver):
         remote = self._link.remote
         assert remote is not None
         assert isinstance(remote.source, Source)
-        asked = (remote.source.filter or {}).get(SESSION_FILTER)
+        requested = (remote.source.filter or {}).get(SESSION_FILTER)
         # SDKs expect the type that they wrote.
-        answer = Described(asked.descriptor, session_id) if isinstance(asked, Described) else session_id
+        answer = Described(requested.descriptor, session_id) if isinstance(requested, Described) else session_id
         self._attach({SESSION_FILTER: answer}, {_LOCKED_UNTIL: ticks})
         self._peer.wake()
 

@@ -98,6 +98,6 @@ class ClientBrowser(ClientReceiver):
         if self.gone or self.handle.closing:
             raise LocalProtocolError(f"the link {self._name!r} is gone")
 
-    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
-        super().handle_closed(handle, error, asked)
+    def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
+        super().handle_closed(handle, error, requested)
         self._known.clear()

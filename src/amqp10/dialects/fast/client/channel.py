@@ -85,7 +85,7 @@ class ClientChannel(Dispatcher, Machine[HandleState]):
 
     def _receive_close(self, command: ChannelClose) -> None:
         error = error_of(command.reply_code, command.reply_text)
-        asked = self.closing
+        requested = self.closing
         self.advance(Step.RECEIVE_CHANNEL_CLOSE)
         self.close()
         del self.engine.channels[self.id]
@@ -93,4 +93,4 @@ class ClientChannel(Dispatcher, Machine[HandleState]):
             handle.forget()
         for commit in list(self.commits):
             commit(error or Error(Symbol("amqp:transaction:rollback"), "the channel was closed"))
-        self._closed(error, asked)
+        self._closed(error, requested)

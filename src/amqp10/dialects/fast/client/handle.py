@@ -24,8 +24,8 @@ class HandleOwner(Dispatcher, ABC):
     """The owner of a handle. Its handlers are called with the handle, the command and the content."""
 
     @abstractmethod
-    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
-        """React to a handle that both sides have closed; `asked`: this side closed it first."""
+    def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
+        """React to a handle that both sides have closed; `requested`: this side closed it first."""
 
     def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
         """Take a command for the handle that is neither a reply nor a close."""
@@ -114,11 +114,11 @@ class ClientHandle(Dispatcher, Machine[HandleState]):
         answered(error_of(command.reply_code, command.reply_text))
 
     def _receive_close(self, command: HandleClose) -> None:
-        asked = self.closing
+        requested = self.closing
         self.advance(Step.RECEIVE_HANDLE_CLOSE)
         self.close()
         self.forget()
-        self._owner.handle_closed(self, error_of(command.reply_code, command.reply_text), asked)
+        self._owner.handle_closed(self, error_of(command.reply_code, command.reply_text), requested)
 
     def forget(self) -> None:
         """Remove the handle from the connection and its channel, which frees its number."""

@@ -154,5 +154,5 @@ class QueueBrowser(HandleOwner):
             pending.fail(error or SessionEnded())
             self._engine.emit(RequestAnswered(pending))
 
-    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
+    def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
         self._fail(error or Error("amqp:illegal-state", "the server closed the handle"))

@@ -451,9 +451,9 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
             self.handle.close()
             self.channel.close()
 
-    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
+    def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
         self.channel.close()
-        self.over(self._closed, None if asked and error is None else link_cause(error))
+        self.over(self._closed, None if requested and error is None else link_cause(error))
 
-    def _on_channel_closed(self, error: Error | None, asked: bool) -> None:
-        self.over(self._closed, None if asked and error is None else link_cause(error))
+    def _on_channel_closed(self, error: Error | None, requested: bool) -> None:
+        self.over(self._closed, None if requested and error is None else link_cause(error))

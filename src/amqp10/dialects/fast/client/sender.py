@@ -410,15 +410,15 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         self.share.give_up()
         self.session.engine.restart_names.discard(self._restart)
 
-    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
+    def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
         if handle in self._abandoned:
             self._abandoned.discard(handle)
             return
         self.channel.close()
-        self.over(self._closed, None if asked and error is None else link_cause(error))
+        self.over(self._closed, None if requested and error is None else link_cause(error))
 
-    def _on_channel_closed(self, error: Error | None, asked: bool) -> None:
-        self.over(self._closed, None if asked and error is None else link_cause(error))
+    def _on_channel_closed(self, error: Error | None, requested: bool) -> None:
+        self.over(self._closed, None if requested and error is None else link_cause(error))
 
     def _on_created(self, handle: ClientHandle, command: HandleCreated, content: bytes) -> None:
         self._created = command.dest_name

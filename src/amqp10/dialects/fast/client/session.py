@@ -113,11 +113,11 @@ class ClientSession(SessionEndpoint):
         self.advance(Step.SEND_CHANNEL_CLOSE)
         self.channel.close(error)
 
-    def _on_closed(self, error: Error | None, asked: bool) -> None:
-        if not asked:
+    def _on_closed(self, error: Error | None, requested: bool) -> None:
+        if not requested:
             for link in list(self.links):
                 link.session_ends()
-        self._finish(None if asked else error, peer=not asked)
+        self._finish(None if requested else error, peer=not requested)
 
     def _finish(self, error: Error | None, *, peer: bool = True) -> None:
         self.engine.forget(self)

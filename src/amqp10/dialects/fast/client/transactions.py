@@ -75,10 +75,12 @@ class ClientTransaction:
 class Committing(HandleOwner):
     """One commit, from opening the handles it needs to the server's word."""
 
-    def __init__(self, coordinator: ClientCoordinator, transaction: ClientTransaction, asked: OutgoingDelivery) -> None:
+    def __init__(
+        self, coordinator: ClientCoordinator, transaction: ClientTransaction, request: OutgoingDelivery
+    ) -> None:
         self._coordinator = coordinator
         self._transaction = transaction
-        self._asked = asked
+        self._request = request
         self._handles: dict[tuple[int, str], ClientHandle] = {}
         self._opening = 0
         # Not states of an endpoint: the commit was sent, and it is decided how the transaction ended.
@@ -150,10 +152,10 @@ class Committing(HandleOwner):
             self._transaction.roll_back()
         for handle in self._handles.values():
             handle.close()
-        self._coordinator.answer(self._asked, ACCEPTED if error is None else Rejected(error))
+        self._coordinator.answer(self._request, ACCEPTED if error is None else Rejected(error))
 
-    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
-        if not asked:
+    def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
+        if not requested:
             self.finish(error or _error("amqp:transaction:rollback", "the server closed a handle"))
 
 
@@ -181,7 +183,7 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
             self._own_channel = ClientChannel(self.session.engine, self._on_closed, _nothing, transacted=True)
         return self._own_channel
 
-    def _on_closed(self, error: Error | None, asked: bool) -> None:
+    def _on_closed(self, error: Error | None, requested: bool) -> None:
         self._own_channel = None
         for delivery in list(self.unsettled.values()):
             self.answer(
@@ -191,23 +193,23 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     def number(self, count: int) -> int:
         return self.session.give_id()
 
-    def declare(self, delivery: OutgoingDelivery, asked: Declare) -> None:
-        if asked.global_id is not None:
+    def declare(self, delivery: OutgoingDelivery, request: Declare) -> None:
+        if request.global_id is not None:
             self.answer(delivery, Rejected(_error("amqp:not-implemented", "there are no distributed transactions")))
             return
         transaction = ClientTransaction()
         self._declared[transaction.id] = self.session.engine.transactions[transaction.id] = transaction
         self.answer(delivery, Declared(transaction.id))
 
-    def discharge(self, delivery: OutgoingDelivery, asked: Discharge) -> None:
-        transaction = self._forget(asked.txn_id)
-        obstacle = transaction.obstacle() if transaction is not None and not asked.fail else None
+    def discharge(self, delivery: OutgoingDelivery, request: Discharge) -> None:
+        transaction = self._forget(request.txn_id)
+        obstacle = transaction.obstacle() if transaction is not None and not request.fail else None
         if transaction is None:
             obstacle = _error(
                 "amqp:transaction:unknown-id",
                 "the transaction is not open: it was discharged, or declared on another connection",
             )
-        elif asked.fail or obstacle is not None:
+        elif request.fail or obstacle is not None:
             transaction.roll_back()
         elif transaction.sent or transaction.accepted:
             try:

@@ -66,13 +66,13 @@ def identifier_of(terms: LinkTerms) -> str:
     return terms.name if lasts and len(terms.name.encode()) <= MAX_SHORTSTR else ""
 
 
-def termini_of(asked: LinkTerms, created: str | None) -> LinkTerms:
+def termini_of(requested: LinkTerms, created: str | None) -> LinkTerms:
     """Return the terms that the server has granted. It does not report them, so assume what AMQP/Fast can express.
 
     Args:
         created: the name of a dynamic node; None without one.
     """
-    source, target = asked.source, asked.target
+    source, target = requested.source, requested.target
     if isinstance(target, Target):
         target = Target(created or target.address, dynamic=target.dynamic, capabilities=target.capabilities)
     if isinstance(source, Source):
@@ -87,7 +87,7 @@ def termini_of(asked: LinkTerms, created: str | None) -> LinkTerms:
             outcomes=source.outcomes,
             capabilities=source.capabilities,
         )
-    return replace(asked, source=source, target=target, unsettled=None, receiver_settle_mode="first", properties={})
+    return replace(requested, source=source, target=target, unsettled=None, receiver_settle_mode="first", properties={})
 
 
 def applied(filters: Any) -> dict[Any, Any]:

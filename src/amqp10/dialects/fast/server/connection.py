@@ -142,12 +142,12 @@ class ServerEngine(FastEngine):
             raise RemoteProtocolError(
                 f"a heartbeat of {command.heartbeat} s exceeds the one offered", "amqp:not-allowed"
             )
-        for name, asked, offered in (
+        for name, chosen, offered in (
             ("channel-max", command.channel_max, self.terms.channel_max or 0xFFFF),
             ("handle-max", command.handle_max, MAX_HANDLES),
         ):
-            if asked > offered:
-                raise RemoteProtocolError(f"{name} must be {offered} or less, not {asked}", "amqp:not-allowed")
+            if chosen > offered:
+                raise RemoteProtocolError(f"{name} must be {offered} or less, not {chosen}", "amqp:not-allowed")
         self.agree(command.frame_max, command.heartbeat)
         self.advance(Step.RECEIVE_TUNE)
 
@@ -257,7 +257,7 @@ class ServerEngine(FastEngine):
         return any(session.unacknowledged for session in self.channels.values())
 
     def tick(self, now: float) -> float | None:
-        if self.opened and self.backlog.stands(now, owed=self._owed()):
+        if self.opened and self.backlog.is_stuck(now, owed=self._owed()):
             self._give_up()
         deadline = super().tick(now)
         return min(deadline or math.inf, now + self.backlog.STUCK_AFTER / 3) if self.opened else deadline

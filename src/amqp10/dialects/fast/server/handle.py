@@ -121,12 +121,12 @@ class ServerHandle(Dispatcher, Machine[HandleState]):
 
     def _restartable(self, terms: LinkTerms) -> LinkTerms:
         """Return `terms`; if the client asked for a restart, let them ask the owner to keep incomplete messages."""
-        asked = restart_terms(self.opening.options)
-        if asked is None or not self.session.restartable or self.opening.temporary or not self.name:
+        requested = restart_terms(self.opening.options)
+        if requested is None or not self.session.restartable or self.opening.temporary or not self.name:
             return terms
         target = target_of(self.opening)
-        target.expiry_policy, target.timeout = "connection-close", UInt(asked[1])
-        return replace(terms, name=asked[0], target=target, unsettled={})
+        target.expiry_policy, target.timeout = "connection-close", UInt(requested[1])
+        return replace(terms, name=requested[0], target=target, unsettled={})
 
     def _terms(self, **termini: Any) -> LinkTerms:
         name = self.opening.options.get("name")

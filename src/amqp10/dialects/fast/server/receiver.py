@@ -68,8 +68,8 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         self.session.engine.count_partial(sum(part.weight for part in self._parts.values()))
         if self is self._handle.producer:
             assert self.remote is not None
-            target, asked = terms.target, self.remote.target
-            dynamic = isinstance(asked, Target) and asked.dynamic and isinstance(target, Target)
+            target, requested = terms.target, self.remote.target
+            dynamic = isinstance(requested, Target) and requested.dynamic and isinstance(target, Target)
             self._handle.opened(target.address if dynamic and isinstance(target, Target) else None)
 
     def refuse(self, error: Error) -> None:

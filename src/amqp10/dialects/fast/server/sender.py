@@ -281,9 +281,9 @@ class ServerSender(LinkEndpoint, PlainSender):
             if state is not None:
                 delivery.state = state
             self.unsettled.pop(delivery.tag, None)
-            asked = self._preparing is not None and self._preparing[0] is delivery
+            prepared = self._preparing is not None and self._preparing[0] is delivery
             number = delivery.delivery_id or 0
-            if self.session.unacknowledged.pop(number, None) is not None or asked:
+            if self.session.unacknowledged.pop(number, None) is not None or prepared:
                 self._numbers.discard(number)
                 self._unacknowledged -= 1
                 self.recount()

@@ -217,8 +217,8 @@ class ServerSession(Dispatcher, SessionEndpoint):
     def _receive_close(self, command: ChannelClose) -> None:
         if not self.may(Step.RECEIVE_CHANNEL_CLOSE):
             return
-        asked = self.closing
-        cause = None if asked else session_cause(error_of(command.reply_code, command.reply_text))
+        requested = self.closing
+        cause = None if requested else session_cause(error_of(command.reply_code, command.reply_text))
         self._take_work()
         for handle in list(self.handles):
             handle.leave(cause)
@@ -227,7 +227,7 @@ class ServerSession(Dispatcher, SessionEndpoint):
         self.advance(Step.RECEIVE_CHANNEL_CLOSE)
         self.engine.emit(SessionUnmapped(self, cause))
         # First the owners that read this event write the outcomes of earlier messages.
-        if asked:
+        if requested:
             self._forget()
         else:
             self.engine.flush_later(self)

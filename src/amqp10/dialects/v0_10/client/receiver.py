@@ -97,7 +97,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         self._browsing = False
         self._acquired: set[bytes] = set()
         self._queue = ""
-        self._asked: str | None = None  # the queue that the source names; any other was made for the link
+        self._named_queue: str | None = None  # the queue that the source names; any other was made for the link
 
     @property
     def settled_by_sender(self) -> bool:
@@ -122,7 +122,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         if not source.dynamic:
             try:
                 address = parse_address(str(source.address))
-                self._asked = address.queue
+                self._named_queue = address.queue
             except ValueError as error:
                 self.session.after_round_trip(self.attach_failed, Error("amqp:invalid-field", str(error)))
                 return
@@ -171,12 +171,12 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         if self.detached:
             self.session.invoke(MessageCancel(self.destination))
             return
-        asked = self.terms.source
-        assert isinstance(asked, Source)
+        requested = self.terms.source
+        assert isinstance(requested, Source)
         source = Source(
-            route_address("", self._queue) if asked.dynamic else asked.address,
-            dynamic=asked.dynamic,
-            distribution_mode=asked.distribution_mode,
+            route_address("", self._queue) if requested.dynamic else requested.address,
+            dynamic=requested.dynamic,
+            distribution_mode=requested.distribution_mode,
             filter=self._applied or None,
         )
         properties = {Symbol(EXCLUSIVE): True} if self.terms.properties.get(EXCLUSIVE) else {}
@@ -344,5 +344,5 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
 
     def _cancel(self) -> Commands:
         yield MessageCancel(self.destination)
-        if self._queue != self._asked:
+        if self._queue != self._named_queue:
             yield from delete_owned(self._queue)

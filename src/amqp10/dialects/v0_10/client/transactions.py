@@ -108,11 +108,11 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     def number(self, count: int) -> None:
         return None  # the link sends commands, not transfers
 
-    def declare(self, delivery: OutgoingDelivery, asked: Declare) -> None:
+    def declare(self, delivery: OutgoingDelivery, request: Declare) -> None:
         self.session.after_round_trip(lambda: self.answer(delivery, Declared(self.session.transactions.declare().id)))
 
-    def discharge(self, delivery: OutgoingDelivery, asked: Discharge) -> None:
-        branch = self.session.transactions.end(asked.txn_id)
+    def discharge(self, delivery: OutgoingDelivery, request: Discharge) -> None:
+        branch = self.session.transactions.end(request.txn_id)
         if branch is None:
             self.session.after_round_trip(
                 self.answer,
@@ -122,7 +122,7 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
                     "the transaction is not open: it was discharged, or declared on another session",
                 ),
             )
-        elif asked.fail:
+        elif request.fail:
             branch.undo()
             self.session.after_round_trip(self.answer, delivery, ACCEPTED)
         else:

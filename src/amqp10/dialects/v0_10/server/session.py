@@ -69,7 +69,7 @@ MAX_SUBSCRIPTIONS = 1024
 """The number of subscriptions that one session may have."""
 
 
-class Asked(NamedTuple):
+class OwnerRequest(NamedTuple):
     """A command that asks the owner for something.
 
     Attributes:
@@ -121,7 +121,7 @@ class ServerSession(SessionEndpoint):
         self._next_tag = 0
         self._temporary: dict[str, None] = {}  # queues that end with the session
         self._paused = False  # later commands wait for the end of a transaction
-        self._asked: dict[PendingRequest[Any], Asked] = {}
+        self._owner_requests: dict[PendingRequest[Any], OwnerRequest] = {}
         self._unanswered = 0  # commands that the owner has to answer; later ones wait for that
         self._not_taken = 0, 0  # messages and commands that wait here for the owner, and their octets
         self._backlog: deque[tuple[int, Command, Assembly]] = deque()
@@ -274,7 +274,7 @@ class ServerSession(SessionEndpoint):
     def ask(self, number: int, command: Command, request: Request[Any], answer: Answer) -> None:
         """Ask the owner to answer `request`; later commands wait, for they may rely on it, as a bind on a declare."""
         pending = PendingRequest(self, request)
-        self._asked[pending] = Asked(number, command, answer)
+        self._owner_requests[pending] = OwnerRequest(number, command, answer)
         self._unanswered += 1
         self.engine.settle_events()  # outcomes that came before the request, on any session, take effect before it
         self.engine.emit(RequestReceived(pending))
@@ -447,7 +447,7 @@ class ServerSession(SessionEndpoint):
         if self.ended_locally or pending.answered:
             return
         pending.answer(result)
-        number, command, answer = self._asked.pop(pending)
+        number, command, answer = self._owner_requests.pop(pending)
         if isinstance(command, QueueDeclare) and command.exclusive and command.auto_delete:
             self._temporary[command.queue] = None
         elif isinstance(command, QueueDelete):
@@ -462,7 +462,7 @@ class ServerSession(SessionEndpoint):
         if self.ended_locally or pending.answered:
             return
         pending.fail(SessionEnded(str(error.condition), error.description, error.info))
-        number, command, _ = self._asked.pop(pending)
+        number, command, _ = self._owner_requests.pop(pending)
         self.fail(SessionFault(execution_code(error), error.description or str(error.condition)), number, command)
 
     def result_of(self, number: int, value: Struct | None) -> None:

@@ -107,7 +107,7 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
     def __init__(self, session: ServerLinkSession) -> None:
         super().__init__(session, "transactions", Coordinator(("amqp:local-transactions", "amqp:multi-txns-per-ssn")))
         self._mode = ""
-        self._asked: dict[bytes, Callable[[Any], None]] = {}
+        self._requested: dict[bytes, Callable[[Any], None]] = {}
         self._questions: deque[IncomingDelivery] = deque()
         self._branch: ServedBranch | None = None  # the branch that the session works in
         self._others: dict[
@@ -120,7 +120,7 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
         """Send `body` to the coordinator, and call `done` with its answer; the client's next commands wait for that."""
         self.session.pause()
         delivery = self.delivery_of(body)
-        self._asked[delivery.tag] = done
+        self._requested[delivery.tag] = done
         self._questions.append(delivery)
         self.ask_on()
 
@@ -132,7 +132,7 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
             self.incoming.append(self._questions.popleft())
 
     def answered(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
-        done = self._asked.pop(delivery.tag)
+        done = self._requested.pop(delivery.tag)
         session = self.session
         if session.ended_locally:
             return
@@ -140,7 +140,7 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
             done(state)
         except SessionFault as fault:
             session.fail(fault, session.current, None)
-        if not self._asked:
+        if not self._requested:
             session.go_on()
 
     def _declare(self, declared: Callable[[bytes], None]) -> None:

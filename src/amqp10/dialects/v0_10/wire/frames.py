@@ -80,18 +80,18 @@ class _Part:
 
     Attributes:
         segment: the type of the last segment.
-        goes_on: the last segment is not complete.
+        continues: the last segment is not complete.
         weight: octets that the frames occupy, overhead included.
         given: the assembly was already returned, as too large; its further frames are dropped.
     """
 
-    __slots__ = ("channel", "frames", "given", "goes_on", "segment", "size", "weight")
+    __slots__ = ("channel", "continues", "frames", "given", "segment", "size", "weight")
 
     def __init__(self, channel: int) -> None:
         self.channel = channel
         self.frames: dict[int, list[bytes]] = {}
         self.segment = COMMAND
-        self.goes_on = True
+        self.continues = True
         self.size = self.weight = 0
         self.given = False
 
@@ -199,11 +199,11 @@ class FrameReader:
             part = self._open[key] = _Part(channel)
         elif part is None:
             raise RemoteProtocolError("a frame that continues nothing")
-        elif part.goes_on != (not flags & FIRST_FRAME) or (
-            kind != part.segment if part.goes_on else kind <= max(part.segment, COMMAND)
+        elif part.continues != (not flags & FIRST_FRAME) or (
+            kind != part.segment if part.continues else kind <= max(part.segment, COMMAND)
         ):
             raise RemoteProtocolError("a frame that does not continue what came before it on its channel")
-        part.segment, part.goes_on = kind, not flags & LAST_FRAME
+        part.segment, part.continues = kind, not flags & LAST_FRAME
         whole = flags & LAST_FRAME and flags & LAST_SEGMENT
         if whole:
             del self._open[key]

@@ -49,7 +49,7 @@ GET_OK = b"\0\x3c\0\x47"
 ANSWER_TO: dict[type[Method], type[Method]] = ANSWERS | {BasicGet: BasicGetEmpty}  # or basic.get-ok
 
 
-class Asked(NamedTuple):
+class SentRequest(NamedTuple):
     """A request, and the method that makes it."""
 
     pending: PendingRequest[Any]
@@ -67,8 +67,8 @@ class Declarations(ChannelUser):
         self.session = session
         self.engine: V09Engine = session.engine
         self._is_open = False
-        self._waiting: deque[Asked] = deque()
-        self._asked: Asked | None = None
+        self._waiting: deque[SentRequest] = deque()
+        self._sent: SentRequest | None = None
 
     def add(self, pending: PendingRequest[Any]) -> None:
         """Send the request as soon as those before it are answered.
@@ -83,32 +83,32 @@ class Declarations(ChannelUser):
             self.session.engine.encode(method)
         except EncodeError as error:
             raise LocalProtocolError(str(error)) from error
-        asked = Asked(pending, method)
-        self._waiting.append(asked)
+        sent = SentRequest(pending, method)
+        self._waiting.append(sent)
         try:
             self._next()
         except LocalProtocolError:  # no channel is free
-            self._waiting.remove(asked)
+            self._waiting.remove(sent)
             raise
 
     def _next(self) -> None:
-        if self._asked is not None or not self._waiting:
+        if self._sent is not None or not self._waiting:
             return
         if not self._is_open:
             self.channel = self.session.open_channel(Channel, self)
             self._is_open = True
         elif self.channel.state is ChannelState.CLOSING:
             return
-        self._asked = self._waiting.popleft()
-        self.channel.write(self._asked.method)
+        self._sent = self._waiting.popleft()
+        self.channel.write(self._sent.method)
 
     def receive_open(self, _: ChannelOpenOk) -> None:
         pass
 
     def receive_answer(self, method: Method) -> None:
-        if self._asked is None or type(method) is not ANSWER_TO[type(self._asked.method)]:
+        if self._sent is None or type(method) is not ANSWER_TO[type(self._sent.method)]:
             raise RemoteProtocolError(f"{method.name}, which was not asked for", "amqp:illegal-state")
-        request = self._asked.pending.request
+        request = self._sent.pending.request
         result = result_of(request, method)
         if isinstance(request, DeclareQueue) and not request.passive:
             self._note(result.name, request.arguments)
@@ -125,15 +125,15 @@ class Declarations(ChannelUser):
             (queues.add if arguments.get(name) == value else queues.discard)(queue)
 
     def _answered(self, result: Any) -> None:
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            asked.pending.answer(result)
-            self.engine.emit(RequestAnswered(asked.pending))
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            sent.pending.answer(result)
+            self.engine.emit(RequestAnswered(sent.pending))
         self._next()
 
     def receive_got(self, payload: bytes) -> None:
         self.channel.check_shape(payload)
-        if self._asked is None or type(self._asked.method) is not BasicGet:
+        if self._sent is None or type(self._sent.method) is not BasicGet:
             raise RemoteProtocolError("basic.get-ok, which was not asked for", "amqp:illegal-state")
         number, route, left = payload[4:12], payload[12:-4], int.from_bytes(payload[-4:], "big")
         self.channel.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
@@ -150,10 +150,10 @@ class Declarations(ChannelUser):
 
     def closed(self, error: Error | None) -> None:
         self._is_open = False
-        if error is not None and self._asked is not None:
-            pending = self._asked.pending
+        if error is not None and self._sent is not None:
+            pending = self._sent.pending
             if error.condition == "amqp:not-found" and isinstance(pending.request, QueryQueue | QueryExchange):
-                self._asked = None
+                self._sent = None
                 pending.answer(None)
                 self.engine.emit(RequestAnswered(pending))
             else:
@@ -169,14 +169,14 @@ class Declarations(ChannelUser):
         lost = error if error is not None else LocalProtocolError("the session was ended")
         self._fail(lost)
         while self._waiting:
-            self._asked = self._waiting.popleft()
+            self._sent = self._waiting.popleft()
             self._fail(lost)
 
     def _fail(self, error: AmqpError) -> None:
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            asked.pending.fail(error)
-            self.engine.emit(RequestAnswered(asked.pending))
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            sent.pending.fail(error)
+            self.engine.emit(RequestAnswered(sent.pending))
 
 
 # Requests to methods

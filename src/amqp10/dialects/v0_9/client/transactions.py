@@ -238,12 +238,12 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     def name(self) -> str:
         return self.terms.name if self.terms is not None else ""
 
-    def declare(self, delivery: OutgoingDelivery, asked: Declare) -> None:
+    def declare(self, delivery: OutgoingDelivery, request: Declare) -> None:
         self.answer(delivery, self.session.connection.transactions.declare(self))
 
-    def discharge(self, delivery: OutgoingDelivery, asked: Discharge) -> None:
+    def discharge(self, delivery: OutgoingDelivery, request: Discharge) -> None:
         transactions = self.session.connection.transactions
-        transactions.discharge(self.session, asked, lambda state: self.answer(delivery, state))
+        transactions.discharge(self.session, request, lambda state: self.answer(delivery, state))
 
     def answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         if not self.ended:

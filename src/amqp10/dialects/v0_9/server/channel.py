@@ -95,7 +95,7 @@ class ServerChannel(Channel):
     def _wait(self, kind: int, payload: bytes) -> None:
         self._waiting.append((kind, payload))
         self._selects = self._selects or (kind == METHOD and payload[:4] == SELECT)
-        self._backlog.add(1, len(payload), goes_on=kind != METHOD or payload[:4] != PUBLISH)
+        self._backlog.add(1, len(payload), continues=kind != METHOD or payload[:4] != PUBLISH)
 
     def _has_to_wait(self, payload: bytes) -> bool:
         """Return whether the method is a publish whose credit was taken back since the last one."""

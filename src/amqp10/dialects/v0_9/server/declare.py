@@ -63,20 +63,20 @@ def answer_of(method: Method, result: Any) -> Method:
     return ANSWERS[type(method)]()
 
 
-def _bound(asked: ExchangeBound, facts: BindingFacts) -> ExchangeBoundOk:
+def _bound(request: ExchangeBound, facts: BindingFacts) -> ExchangeBoundOk:
     """Return the answer of Qpid's brokers: 0 if it is bound, else a number and words for what is missing."""
-    exchange, queue, key = (f"{what!r}" for what in (asked.exchange, asked.queue, asked.routing_key))
+    exchange, queue, key = (f"{what!r}" for what in (request.exchange, request.queue, request.routing_key))
     if not facts.exchange:
         code, text = 1, f"there is no exchange {exchange}"
     elif not facts.queue:
         code, text = 2, f"there is no queue {queue}"
     elif facts.key:
         code, text = 0, ""
-    elif asked.routing_key and asked.queue:
+    elif request.routing_key and request.queue:
         code, text = 6, f"queue {queue} is not bound to exchange {exchange} with the key {key}"
-    elif asked.routing_key:
+    elif request.routing_key:
         code, text = 5, f"nothing is bound to exchange {exchange} with the key {key}"
-    elif asked.queue:
+    elif request.queue:
         code, text = 4, f"queue {queue} is not bound to exchange {exchange}"
     else:
         code, text = 3, f"nothing is bound to exchange {exchange}"

@@ -313,8 +313,8 @@ class ServerSender(ServerLink, PlainSender):
 
     def begin(self) -> None:
         assert isinstance(self._method, BasicConsume)
-        asked, source = self.remote.source, self.terms.source if self.terms is not None else None
-        if asked is not None and unapplied_filters(asked.filter, source.filter if source is not None else None):
+        requested, source = self.remote.source, self.terms.source if self.terms is not None else None
+        if requested is not None and unapplied_filters(requested.filter, source.filter if source is not None else None):
             error = Error("amqp:precondition-failed", "invalid arg 'x-stream-...': the queue is no stream")
             self.session.refuse_method(error, self._method)
             return

@@ -93,9 +93,9 @@ def method_for(request: Request[Any]) -> Method | None:
 def request_for(method: Method, arguments: dict[str, Any], **more: Any) -> Request[Any]:
     """Return the request that `method` makes, with `arguments` if it has any."""
     row = _BY_METHOD[type(method)]
-    asked = {ours: getattr(method, theirs) for ours, theirs in row.pairs()}
-    if "arguments" in asked:
-        asked["arguments"] = arguments
+    values = {ours: getattr(method, theirs) for ours, theirs in row.pairs()}
+    if "arguments" in values:
+        values["arguments"] = arguments
     if row.kind:
-        asked["kind"] = row.kind
-    return row.request(**asked, **more)
+        values["kind"] = row.kind
+    return row.request(**values, **more)

@@ -172,7 +172,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
             return
         self._complete(frame, payload, frame.settled is True, frame.state)
 
-    def goes_on(self, number: int) -> bool:
+    def continues(self, number: int) -> bool:
         # The link itself checks that no delivery begins inside another. Transfers for a link that we have detached are
         # ignored.
         return self._partial is not None or self._coming is not None or self.detach_sent

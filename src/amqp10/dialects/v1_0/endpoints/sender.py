@@ -110,7 +110,7 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
             # Credit may have come before our attach: a receiver pipelines its flow.
             before, self.flow_state = self.flow_state, SenderCredit(self.terms.initial_delivery_count)
             self.flow_state.credit, self.flow_state.drain = before.credit, before.drain
-            self.flow_state.asked = before.asked
+            self.flow_state.drain_requested = before.drain_requested
         # The sender's own word on settling is the one in force (§2.7.3).
         self._must_settle = self.terms.settle_mode == "settled"
         self._settled = self._must_settle
@@ -580,7 +580,7 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         if self.count_waiting is not None:
             flow.available = min(self.count_waiting(), SERIAL_MASK)
         frame.available = flow.available
-        frame.drain = flow.asked
+        frame.drain = flow.drain_requested
 
     @property
     def _unbegun(self) -> int:
