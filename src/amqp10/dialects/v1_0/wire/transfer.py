@@ -410,27 +410,29 @@ class KnownDispositions:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        # By all octets but those of the delivery-ids; the size, which is among them, says whether there are two.
-        self._known: dict[bytes, tuple[bool, bool, Any, bool]] = {}
+        # By all octets but those of the delivery-ids: first those with one, then those with two. The size among the
+        # octets does not tell them apart where a frame ends early.
+        self._known: tuple[dict[bytes, tuple[bool, bool, Any, bool]], ...] = ({}, {})
 
     def learn(self, read: Disposition, data: bytes, body: int, end: int) -> None:
         """Keep one that the generic decoder has read out of these octets, if it is of a usual form."""
         at = _first_of_range(data, body)
         usual = data[at - 2 : at - 1] in _TRUTHS and data[at - 1 : at] == _WIDE and type(read.state) in _STATES
         if data[body : body + 3] == b"\x00\x53\x15" and usual:
-            if len(self._known) >= _MAX_DISPOSITIONS:
-                self._known.clear()
+            known = self._known[read.last is not None]
+            if len(known) >= _MAX_DISPOSITIONS:
+                known.clear()
             head, after = data[body:at], data[at + 4 : end]
             if read.last is None:
-                self._known[head + after] = read.role, read.settled, read.state, read.batchable
+                known[head + after] = read.role, read.settled, read.state, read.batchable
             elif after[:5] == _WIDE + data[at : at + 4]:
-                self._known[head + after[5:]] = read.role, read.settled, read.state, read.batchable
+                known[head + after[5:]] = read.role, read.settled, read.state, read.batchable
 
     def read(self, data: bytes, body: int, end: int) -> Disposition | None:
         """Read the performative between these offsets; None: ask the generic decoder."""
         at = body + (8 if data[body + 3 : body + 4] == b"\xc0" else 14)  # as `_first_of_range`, without the call
         twice = data[at + 4 : at + 9] == _WIDE + data[at : at + 4] and at + 9 <= end
-        known = self._known.get(data[body:at] + data[at + 9 if twice else at + 4 : end])
+        known = self._known[twice].get(data[body:at] + data[at + 9 if twice else at + 4 : end])
         if known is None or end < at + 4:
             return None
         role, settled, state, batchable = known
