@@ -10,14 +10,24 @@ async with Connection(url, dialect="0-10") as connection:
 Of a connection whose dialect a setting names, `native(connection)` returns `connection.native` with its type.
 """
 
+from .client import Connection
 from .dialects.v0_10 import Xid as Xid
+from .native._typed import typed
 from .native.amqp_0_10 import Native as Native
-from .native.amqp_0_10 import native as native
 from .native.topology import ExchangeType as ExchangeType
 from .native.xa import XA as XA
 from .native.xa import XAStatus as XAStatus
 
 __all__ = ("XA", "ExchangeType", "Native", "XAStatus", "Xid", "native")
+
+
+def native(connection: Connection) -> Native:
+    """Return `connection.native`, with its methods known to type checkers and editors.
+
+    Raises:
+        Unsupported: the connection speaks another dialect than 0-10.
+    """
+    return typed(connection, Native, "0-10")
 
 
 def __dir__() -> tuple[str, ...]:

@@ -8,11 +8,21 @@ async with Connection(url, dialect="0-9-1") as connection:
 Of a connection whose dialect a setting names, `native(connection)` returns `connection.native` with its type.
 """
 
+from .client import Connection
+from .native._typed import typed
 from .native.amqp_0_9_1 import Native as Native
-from .native.amqp_0_9_1 import native as native
 from .native.topology import ExchangeType as ExchangeType
 
 __all__ = ("ExchangeType", "Native", "native")
+
+
+def native(connection: Connection) -> Native:
+    """Return `connection.native`, with its methods known to type checkers and editors.
+
+    Raises:
+        Unsupported: the connection speaks another dialect than 0-9-1 or its relatives.
+    """
+    return typed(connection, Native, "0-9-1, 0-9 and 0-9-draft")
 
 
 def __dir__() -> tuple[str, ...]:

@@ -7,11 +7,21 @@ async with Connection(url, dialect="fast") as connection:
 Of a connection whose dialect a setting names, `native(connection)` returns `connection.native` with its type.
 """
 
+from .client import Connection
 from .dialects.fast import Index as Index
+from .native._typed import typed
 from .native.fast import Native as Native
-from .native.fast import native as native
 
 __all__ = ("Index", "Native", "native")
+
+
+def native(connection: Connection) -> Native:
+    """Return `connection.native`, with its methods known to type checkers and editors.
+
+    Raises:
+        Unsupported: the connection speaks another dialect than AMQP/Fast.
+    """
+    return typed(connection, Native, "fast")
 
 
 def __dir__() -> tuple[str, ...]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..client import Connection
 from ..client.internals import (
     MESSAGE_COST,
     Browser,
     BrowserCore,
     ClientLink,
-    Connection,
     Link,
     LinkStore,
     Receiver,

@@ -6,20 +6,20 @@ It is not for users: any version may change it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ..engine import Engine, Request, SessionTerms
 from ..engine import Link as EngineLink
 from ..messaging import Source, Target
 from ..net import Endpoint
 from ._connecting.policy import is_transient as is_transient
-from ._connection import Connection as Connection
 from ._core.close_deadline import CloseDeadlines
 from ._core.close_deadline import leave_all as leave_all
 from ._core.close_deadline import shielded_until as shielded_until
 from ._core.connection import ConnectionCore as ConnectionCore
 from ._core.connection import LinkWrapper as LinkWrapper
 from ._core.connection import SessionCore as SessionCore
+from ._core.faces import Face as Face
 from ._core.faces import core_of as core_of
 from ._environment import COUNT as COUNT
 from ._environment import PREFIX as PREFIX
@@ -43,6 +43,7 @@ from ._receiving.credit import MAX_CREDIT as MAX_CREDIT
 from ._receiving.delivery import ReceiverDelivery as ReceiverDelivery
 from ._receiving.delivery import is_stale as is_stale
 from ._receiving.delivery import receiver_delivery as receiver_delivery
+from ._receiving.delivery_face import Delivery as Delivery
 from ._receiving.receiver import Receiver as Receiver
 from ._receiving.streaming import STREAM_WINDOW as STREAM_WINDOW
 from ._receiving.streaming import StreamedDelivery as StreamedDelivery
@@ -70,10 +71,17 @@ from ._stores.store import DeliveryStore
 R = TypeVar("R")
 
 
+class ConnectionFace(Face[ConnectionCore], Protocol):
+    """A connection, as modules see it that `Connection` names in its types."""
+
+    def session(self) -> Session:
+        """Make a session, to be begun by `async with`."""
+
+
 # Of a connection
 
 
-async def ask(on: Connection | Session, request: Request[R]) -> R:
+async def ask(on: ConnectionFace | Session, request: Request[R]) -> R:
     """Ask the peer, on a session or a connection's default one, for what AMQP 1.0 has no word for.
 
     Raises:
@@ -86,7 +94,7 @@ async def ask(on: Connection | Session, request: Request[R]) -> R:
     return await (core_of(on) if isinstance(on, Session) else core_of(on).default_session()).request(request)
 
 
-def engine_of(connection: Connection) -> Engine:
+def engine_of(connection: ConnectionFace) -> Engine:
     """Return the connection's engine.
 
     Raises:
@@ -95,32 +103,32 @@ def engine_of(connection: Connection) -> Engine:
     return core_of(connection).in_engine
 
 
-def new_queue_name(connection: Connection) -> str:
+def new_queue_name(connection: ConnectionFace) -> str:
     """Return a name for a queue that the server would name: "" unless it must be asked for again after a loss."""
     return core_of(connection).new_queue_name()
 
 
-def restores(connection: Connection) -> bool:
+def restores(connection: ConnectionFace) -> bool:
     """Return whether the connection has `reconnect`."""
     return core_of(connection).recovery is not None
 
 
-def delivery_store(connection: Connection) -> DeliveryStore | None:
+def delivery_store(connection: ConnectionFace) -> DeliveryStore | None:
     """Return where the connection keeps unsettled deliveries."""
     return core_of(connection).delivery_store
 
 
-def close_deadlines(connection: Connection) -> CloseDeadlines:
+def close_deadlines(connection: ConnectionFace) -> CloseDeadlines:
     """Return the deadlines that leaving links, sessions and the connection share."""
     return core_of(connection).close_deadlines
 
 
-def endpoint_of(connection: Connection) -> Endpoint | None:
+def endpoint_of(connection: ConnectionFace) -> Endpoint | None:
     """Return where the connection is, was last, or will try first."""
     return core_of(connection).supervisor.endpoint
 
 
-def set_link_wrapper(connection: Connection | None, wrapper: LinkWrapper | None) -> None:
+def set_link_wrapper(connection: ConnectionFace | None, wrapper: LinkWrapper | None) -> None:
     """Make links of other classes from now on: those of one connection, or of all; None: no longer."""
     if connection is not None:
         core_of(connection).link_wrapper = wrapper
@@ -128,7 +136,7 @@ def set_link_wrapper(connection: Connection | None, wrapper: LinkWrapper | None)
         ConnectionCore.link_wrapper = None if wrapper is None else staticmethod(wrapper)
 
 
-def own_session(connection: Connection, terms: SessionTerms) -> SessionCore:
+def own_session(connection: ConnectionFace, terms: SessionTerms) -> SessionCore:
     """Make a session for one link that is made here, and begins and ends it."""
     return core_of(connection).new_session(terms)
 

@@ -8,11 +8,9 @@ from typing import Any
 import anyio
 
 from .._arguments import checked
-from ..client import Connection, Delivery, Session
-from ..client.internals import SessionCore, ask, receiver_delivery
+from ..client.internals import ConnectionFace, Delivery, Session, SessionCore, ask, receiver_delivery
 from ..engine import Acquire, BindingFacts, DeclareQueue, QueryBinding, QueueFacts, Request, RequestResult
 from ..errors import LocalProtocolError
-from ._typed import typed
 from .topology import Topology
 from .xa import XA
 
@@ -34,7 +32,7 @@ class Native(Topology):
     (`Reconnect.declare_again`). Any number of tasks may use it at a time.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionFace) -> None:
         super().__init__(connection)
         self._session: Session | None = None
         self._opening = anyio.Lock()
@@ -102,12 +100,3 @@ class Native(Topology):
     def xa(self) -> XA:
         """Return a session for branches of distributed transactions: `async with connection.native.xa() as xa`."""
         return XA(self._connection)
-
-
-def native(connection: Connection) -> Native:
-    """Return `connection.native`, with its methods known to type checkers and editors.
-
-    Raises:
-        Unsupported: the connection speaks another dialect than 0-10.
-    """
-    return typed(connection, Native, "0-10")

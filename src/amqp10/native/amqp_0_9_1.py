@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from .._arguments import checked
-from ..client import Connection, Receiver
-from ..client.internals import engine_link, new_queue_name
+from ..client.internals import Receiver, engine_link, new_queue_name
 from ..dialects.v0_9 import GetMessage, LimitUnsettled, Recover, UpdateSecret
 from ..engine import Bind, DeclareQueue, QueueFacts, Request, RequestResult, Unbind
 from ..errors import LocalProtocolError
 from ..messaging import Message
-from ._typed import typed
 from .topology import Topology
 
 
@@ -134,12 +132,3 @@ class Native(Topology):
         Cancelling: the secret may have been updated.
         """
         await self._ask(UpdateSecret(secret, reason))
-
-
-def native(connection: Connection) -> Native:
-    """Return `connection.native`, with its methods known to type checkers and editors.
-
-    Raises:
-        Unsupported: the connection speaks another dialect than 0-9-1 or its relatives.
-    """
-    return typed(connection, Native, "0-9-1, 0-9 and 0-9-draft")

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .._arguments import checked
-from ..client.internals import ask
+from ..client.internals import ConnectionFace, ask
 from ..dialects.fast import Index, List, Show
 from ..messaging import Message, Selector
-from ._typed import typed
-
-if TYPE_CHECKING:
-    from ..client import Connection
 
 
 class Native:
     """The native operations of an AMQP/Fast connection: `connection.native`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionFace) -> None:
         self._connection = connection
 
     def __repr__(self) -> str:
@@ -61,12 +55,3 @@ class Native:
         request = Show(address, number, selector.value if selector is not None else "")
         payload: bytes = await ask(self._connection, request)
         return Message.decode(payload)
-
-
-def native(connection: Connection) -> Native:
-    """Return `connection.native`, with its methods known to type checkers and editors.
-
-    Raises:
-        Unsupported: the connection speaks another dialect than AMQP/Fast.
-    """
-    return typed(connection, Native, "fast")

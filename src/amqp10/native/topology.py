@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from .._arguments import checked
-from ..client import Connection
-from ..client.internals import ask
+from ..client.internals import ConnectionFace, ask
 from ..engine import (
     Bind,
     DeclareExchange,
@@ -33,7 +32,7 @@ DEAD_LETTERS = "x-dead-letter-exchange"
 class Topology(ABC):
     """Declares, queries, purges and deletes. Every method also raises the errors of its class."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionFace) -> None:
         self._connection = connection
 
     def __repr__(self) -> str:

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from .._arguments import check_range, checked
-from ..client import Connection, Session
-from ..client.internals import ask
+from ..client.internals import ConnectionFace, Session, ask
 from ..dialects.v0_10 import (
     Command,
     DtxCommit,
@@ -63,7 +62,7 @@ class XA:
 
     session: Session
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ConnectionFace) -> None:
         self._connection = connection
 
     def __repr__(self) -> str:
