@@ -75,23 +75,31 @@ def anyio_backend(block: Block) -> Backend:
     return jumping(block.backend)
 
 
-@pytest.fixture
-def server_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TLS:
-    """The server's side, and the files that pages name, where their blocks run; the system trusts who signed them."""
-    monkeypatch.chdir(tmp_path)
-    authority = CertificateAuthority(tmp_path, password="secret")
-    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], TLS]:
+    """The files that pages name, and the server's side."""
+    authority = CertificateAuthority(tmp_path_factory.mktemp("certificates"), password="secret")
     mine = authority.client("me")
-    for name, path in {
+    files = {
         "ca.pem": authority.ca,
         "company-ca.pem": authority.ca,
         "me.pem": mine.certificate,
         "me.key": mine.key,
         "me.p12": mine.pkcs12,
-    }.items():
-        (tmp_path / name).write_bytes(path.read_bytes())
+    }
     server = authority.server("broker.example.com", "mq.example.com")
-    return TLS(certificate=server.certificate, key=server.key)
+    return files, TLS(certificate=server.certificate, key=server.key)
+
+
+@pytest.fixture
+def server_tls(certificates: tuple[dict[str, Path], TLS], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TLS:
+    """The server's side; the files are where the blocks run, and the system trusts who signed them."""
+    files, tls = certificates
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(files["ca.pem"]))
+    for name, path in files.items():
+        (tmp_path / name).write_bytes(path.read_bytes())
+    return tls
 
 
 class Supplies:
