@@ -10,13 +10,19 @@ async with Connection(url, dialect="0-10") as connection:
 Of a connection whose dialect a setting names, `native(connection)` returns `connection.native` with its type.
 """
 
-from .client import Connection
+from __future__ import annotations
+
+import typing
+
 from .dialects.v0_10 import Xid as Xid
-from .native._typed import typed
+from .native import typed
 from .native.amqp_0_10 import Native as Native
 from .native.topology import ExchangeType as ExchangeType
 from .native.xa import XA as XA
 from .native.xa import XAStatus as XAStatus
+
+if typing.TYPE_CHECKING:
+    from .client import Connection
 
 __all__ = ("XA", "ExchangeType", "Native", "XAStatus", "Xid", "native")
 
@@ -27,7 +33,7 @@ def native(connection: Connection) -> Native:
     Raises:
         Unsupported: the connection speaks another dialect than 0-10.
     """
-    return typed(connection, Native, "0-10")
+    return typed.native_of(connection, Native, "0-10")
 
 
 def __dir__() -> tuple[str, ...]:

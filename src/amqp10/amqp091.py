@@ -8,10 +8,16 @@ async with Connection(url, dialect="0-9-1") as connection:
 Of a connection whose dialect a setting names, `native(connection)` returns `connection.native` with its type.
 """
 
-from .client import Connection
-from .native._typed import typed
+from __future__ import annotations
+
+import typing
+
+from .native import typed
 from .native.amqp_0_9_1 import Native as Native
 from .native.topology import ExchangeType as ExchangeType
+
+if typing.TYPE_CHECKING:
+    from .client import Connection
 
 __all__ = ("ExchangeType", "Native", "native")
 
@@ -22,7 +28,7 @@ def native(connection: Connection) -> Native:
     Raises:
         Unsupported: the connection speaks another dialect than 0-9-1 or its relatives.
     """
-    return typed(connection, Native, "0-9-1, 0-9 and 0-9-draft")
+    return typed.native_of(connection, Native, "0-9-1, 0-9 and 0-9-draft")
 
 
 def __dir__() -> tuple[str, ...]:

@@ -7,10 +7,16 @@ async with Connection(url, dialect="fast") as connection:
 Of a connection whose dialect a setting names, `native(connection)` returns `connection.native` with its type.
 """
 
-from .client import Connection
+from __future__ import annotations
+
+import typing
+
 from .dialects.fast import Index as Index
-from .native._typed import typed
+from .native import typed
 from .native.fast import Native as Native
+
+if typing.TYPE_CHECKING:
+    from .client import Connection
 
 __all__ = ("Index", "Native", "native")
 
@@ -21,7 +27,7 @@ def native(connection: Connection) -> Native:
     Raises:
         Unsupported: the connection speaks another dialect than AMQP/Fast.
     """
-    return typed(connection, Native, "fast")
+    return typed.native_of(connection, Native, "fast")
 
 
 def __dir__() -> tuple[str, ...]:

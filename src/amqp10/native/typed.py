@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 API = TypeVar("API")
 
 
-def typed(connection: Connection, kind: type[API], spoken: str) -> API:
+def native_of(connection: Connection, kind: type[API], spoken: str) -> API:
     """Return `connection.native` if it is of `kind`; `spoken` names the dialects of this kind, for the error.
 
     Raises:
