@@ -33,7 +33,7 @@ from .kit.client.memory_peer import MemoryPeer
 from .kit.counts import EXAMPLES
 from .kit.jumping_clock import Backend, jumping, watched
 from .kit.memory_network import MemoryNetwork
-from .kit.short_java import SHORT
+from .kit.processes.short_java import SHORT
 from .kit.tiers import QUICK, is_left_out, mark
 from .kit.unavailable import unavailable
 

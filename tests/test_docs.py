@@ -58,7 +58,7 @@ from amqp10.rabbitmq import Management as RabbitManagement
 from amqp10.testing import BackgroundBroker, EnginePair, ScriptedPeer
 from amqp10.worker import Worker
 
-from .kit.programs import run_program
+from .kit.processes.programs import run_program
 
 ROOT = Path(__file__).parent.parent
 

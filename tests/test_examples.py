@@ -21,7 +21,7 @@ from amqp10.broker import Broker
 from amqp10.testing import BackgroundBroker
 from amqp10.worker import worker_from_environment
 
-from .kit.programs import run_program, started
+from .kit.processes.programs import run_program, started
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = {

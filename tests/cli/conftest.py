@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ..kit.commands import Commands, start_broker, stop
+from ..kit.processes.commands import Commands, start_broker, stop
 
 
 @pytest.fixture

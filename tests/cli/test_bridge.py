@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ..kit.programs import started
+from ..kit.processes.programs import started
 
 Commands = Callable[..., Any]
 

@@ -11,7 +11,7 @@ import pytest
 from amqp10 import Connection
 from amqp10.testing import BackgroundBroker
 
-from ..kit.commands import Commands
+from ..kit.processes.commands import Commands
 
 
 def test_well(amqp10: Commands) -> None:

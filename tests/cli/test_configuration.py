@@ -16,8 +16,8 @@ import pytest
 from amqp10.broker import JwtKey, TokenRules
 from amqp10.testing import BackgroundBroker, CertificateAuthority
 
-from ..kit.commands import start_broker, stop
-from ..kit.programs import started
+from ..kit.processes.commands import start_broker, stop
+from ..kit.processes.programs import started
 from ..kit.token_rig import SECRET, jwt
 
 pytestmark = pytest.mark.capability("configuration")

@@ -19,7 +19,7 @@ from amqp10.cli._check import Checked
 from amqp10.cli._main import COMMANDS, EXAMPLES, cli, run
 from amqp10.cli._probe import Report
 
-from ..kit.commands import Commands
+from ..kit.processes.commands import Commands
 
 GONE = "amqp://127.0.0.1:1"
 """A URL at which nobody listens."""

@@ -17,7 +17,7 @@ from amqp10.broker import Broker
 from amqp10.cli import _broker, _metrics
 from amqp10.cli._metrics import TEMPORARY, count, render, serving
 
-from ..kit.commands import Commands
+from ..kit.processes.commands import Commands
 from ..kit.waiting import until
 
 pytestmark = pytest.mark.capability("health")

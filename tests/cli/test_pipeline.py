@@ -14,7 +14,7 @@ import pytest
 
 import amqp10
 
-from ..kit.commands import Commands
+from ..kit.processes.commands import Commands
 
 pytest.importorskip("pyspark")
 
@@ -23,8 +23,8 @@ import pyspark
 from amqp10.cli._pipeline import _shown
 from amqp10.spark.pipeline import cause
 
-from ..kit.programs import started
-from ..kit.short_java import SHORT
+from ..kit.processes.programs import started
+from ..kit.processes.short_java import SHORT
 
 URL = "amqp://guest:hidden@localhost:1"
 STARTUP = Path(__file__).parents[1] / "kit" / "spark" / "startup"

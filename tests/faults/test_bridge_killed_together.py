@@ -12,9 +12,9 @@ import pytest
 
 from amqp10 import Connection, Message
 
-from ..kit.broker.stored_broker import StoredBroker
 from ..kit.broker.two_brokers import Program
 from ..kit.counts import KILLS, SEEDS
+from ..kit.processes.stored_broker import StoredBroker
 
 pytestmark = [
     pytest.mark.anyio,

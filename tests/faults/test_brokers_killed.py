@@ -17,7 +17,7 @@ from amqp10.rabbitmq import management, queue_address
 from ..interop.brokers import Unavailable
 from ..kit.broker.draining import take_the_rest
 from ..kit.counts import KILLS
-from ..kit.mortal_brokers import Broker, start
+from ..kit.processes.mortal_brokers import Broker, start
 from ..kit.unavailable import unavailable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("nothing lost")]

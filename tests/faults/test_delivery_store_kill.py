@@ -14,7 +14,7 @@ import pytest
 from amqp10.broker import Broker
 
 from ..kit.counts import KILLS
-from ..kit.programs import started
+from ..kit.processes.programs import started
 
 pytestmark = [
     pytest.mark.anyio,

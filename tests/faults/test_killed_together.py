@@ -16,8 +16,8 @@ import pytest
 from amqp10.testing import FaultProxy
 
 from ..kit.broker.draining import take_the_rest
-from ..kit.broker.stored_broker import StoredBroker
 from ..kit.counts import KILLS
+from ..kit.processes.stored_broker import StoredBroker
 
 pytestmark = [
     pytest.mark.anyio,

@@ -18,8 +18,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from ..kit.broker.stored_broker import StoredBroker
-from ..kit.programs import started
+from ..kit.processes.programs import started
+from ..kit.processes.stored_broker import StoredBroker
 from ..kit.spark.crash_cases import COMMIT, LOGS, UNITED, Case, cases, eventually, stopped
 from ..kit.spark.crashing_source import POINTS, CrashingSource
 from ..kit.spark.pipes import Pipe, depth, make_stream, sent

@@ -14,8 +14,8 @@ from amqp10 import Connection, Message, Reconnect, Sender, Source, StreamOffset
 from amqp10.engine import ReceiverSettleMode
 
 from ..kit.broker.draining import take_the_rest
-from ..kit.broker.stored_broker import StoredBroker
 from ..kit.counts import KILLS
+from ..kit.processes.stored_broker import StoredBroker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("nothing lost")]
 

@@ -13,7 +13,7 @@ import pytest
 
 from amqp10.broker import Broker
 
-from ..kit.worker_processes import HANDLERS, fill, lines_of, start
+from ..kit.worker.processes import HANDLERS, fill, lines_of, start
 
 pytestmark = [
     pytest.mark.anyio,

@@ -22,8 +22,8 @@ from amqp10.rabbitmq import management, queue_address
 
 from ..interop.brokers import Unavailable
 from ..kit.counts import KILLS, WORK
-from ..kit.mortal_brokers import Broker, start
-from ..kit.programs import started
+from ..kit.processes.mortal_brokers import Broker, start
+from ..kit.processes.programs import started
 from ..kit.unavailable import unavailable
 
 pytestmark = [

@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 from amqp10 import Connection, EndpointError, LinkDetached, SessionEnded
 from amqp10.rabbitmq import management, queue_address
 
-from ..kit.programs import started
+from ..kit.processes.programs import started
 
 STOP_SECONDS = 20
 

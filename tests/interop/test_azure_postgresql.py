@@ -24,7 +24,7 @@ from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 
 from ..kit.azure.lease_stores import CLAUSES, GROUP, Clause, contract
-from ..kit.free_ports import free_ports
+from ..kit.processes.free_ports import free_ports
 from ..kit.unavailable import unavailable
 from .brokers import MortalPostgreSQL, Unavailable, serving_postgresql
 

@@ -26,7 +26,7 @@ from amqp10.azure import BlobLeases, Checkpoint, ConsumerGroup, EventHub, EventP
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 
-from ..kit.free_ports import free_ports
+from ..kit.processes.free_ports import free_ports
 from ..kit.unavailable import unavailable
 from .brokers import Unavailable
 from .clients import AZURE_PROCESSOR_JS, AZURITE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..kit.programs import run_program
+from ..kit.processes.programs import run_program
 from .brokers import Server
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("broker profiles")]

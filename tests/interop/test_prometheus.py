@@ -17,8 +17,8 @@ import pytest
 
 from amqp10.sync import Connection
 
-from ..kit.free_ports import free_ports
-from ..kit.programs import started
+from ..kit.processes.free_ports import free_ports
+from ..kit.processes.programs import started
 from ..kit.unavailable import unavailable
 from .brokers import STABLE, Unavailable
 from .brokers._debian import loader, unpacked

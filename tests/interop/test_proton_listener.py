@@ -23,7 +23,7 @@ from amqp10 import (
     Symbol,
 )
 
-from ..kit.free_ports import free_ports
+from ..kit.processes.free_ports import free_ports
 from ._cases import BODIES, KEPT, PRIMITIVES, body_of, everything, exchange, same
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]

@@ -20,7 +20,7 @@ import pytest
 from amqp10 import Connection
 from amqp10.cli._trace.analysis import Call, take_apart
 
-from ..kit.programs import started
+from ..kit.processes.programs import started
 from ..kit.unavailable import unavailable
 from ._matrix import Peer
 from .brokers import Server, Unavailable

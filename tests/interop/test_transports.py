@@ -25,7 +25,7 @@ from amqp10 import (
 from amqp10.broker import Broker
 
 from ..kit.net.connect_proxy import connect_proxy
-from ..kit.programs import started
+from ..kit.processes.programs import started
 from ..kit.unavailable import unavailable
 from ._cases import BODIES, body_of, exchange, same
 from ._matrix import Embedded, Peer

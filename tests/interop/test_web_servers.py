@@ -19,8 +19,8 @@ import pytest
 from amqp10.sync import receive
 from amqp10.testing import BackgroundBroker
 
-from ..kit.free_ports import free_ports
-from ..kit.programs import started
+from ..kit.processes.free_ports import free_ports
+from ..kit.processes.programs import started
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.capability("without async")]
 

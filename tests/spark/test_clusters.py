@@ -20,8 +20,8 @@ import pyspark
 
 from amqp10.spark._java import prepare
 
-from ..kit.free_ports import free_ports
-from ..kit.short_java import SHORT
+from ..kit.processes.free_ports import free_ports
+from ..kit.processes.short_java import SHORT
 from ..kit.spark.pipes import depth, sent
 
 pytestmark = [

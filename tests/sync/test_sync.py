@@ -35,7 +35,7 @@ from amqp10.sync import Connection, Delivery, Receiver, Sender, _facades, rabbit
 from amqp10.sync._loop import FACADES
 from amqp10.testing import BackgroundBroker, FaultProxy
 
-from ..kit.programs import started
+from ..kit.processes.programs import started
 
 pytestmark = pytest.mark.capability("without async")
 

@@ -8,7 +8,7 @@ import pytest
 
 from amqp10.broker import Broker
 
-from ..kit.worker_queues import DECLARED, Queues
+from ..kit.worker.queues import DECLARED, Queues
 
 
 @pytest.fixture

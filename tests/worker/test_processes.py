@@ -25,8 +25,8 @@ from amqp10.broker.azure import (
     connection_string,
 )
 
-from ..kit.free_ports import free_ports
-from ..kit.worker_processes import HANDLERS, fill, lines_of, start
+from ..kit.processes.free_ports import free_ports
+from ..kit.worker.processes import HANDLERS, fill, lines_of, start
 
 pytestmark = [
     pytest.mark.anyio,

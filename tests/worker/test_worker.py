@@ -42,7 +42,7 @@ from amqp10.worker import DeadLetter, Decision, Retries, Retry, Worker
 from amqp10.worker._delays import FAILED_ATTEMPTS
 
 from ..kit.waiting import until
-from ..kit.worker_queues import DECLARED, Queues, until_done
+from ..kit.worker.queues import DECLARED, Queues, until_done
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("workers")]
 

@@ -34,8 +34,8 @@ from amqp10.messaging import (
 )
 from amqp10.types import Decimal128, Symbol
 
-from ...kit.broker.odd_messages import MESSAGES, SNAN
 from ...kit.broker.wire import Wire
+from ...kit.hostile.odd_messages import MESSAGES, SNAN
 
 FILTERS: dict[str, Filter] = {
     "selector": Selector("x = 1 OR x > 2 OR NOT x BETWEEN 1 AND 2 OR x IN ('a') OR x IS NULL OR x <> 1"),

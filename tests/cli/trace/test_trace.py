@@ -24,9 +24,9 @@ from amqp10.cli._trace.page import page
 from amqp10.dialects.v1_0.wire.trace import FrameTracer
 from amqp10.net import parse_url
 
-from ...kit.commands import Commands
-from ...kit.programs import started
-from ...kit.tracing import tracing
+from ...kit.processes.commands import Commands
+from ...kit.processes.programs import started
+from ...kit.processes.tracing import tracing
 
 pytestmark = pytest.mark.capability("frame trace")
 

@@ -13,8 +13,8 @@ from amqp10.broker import Broker
 from amqp10.cli._trace.analysis import Frame
 from amqp10.cli._trace.page import page
 
-from ...kit.browser import Page, browsing, find_browser
-from ...kit.tracing import tracing
+from ...kit.processes.browser import Page, browsing, find_browser
+from ...kit.processes.tracing import tracing
 from ...kit.unavailable import unavailable
 
 pytestmark = [

@@ -41,9 +41,9 @@ from amqp10.messaging import (
 )
 from amqp10.types import Array, Decimal32, Described, Int, Symbol, UInt
 
-from ...kit.broker.odd_messages import MESSAGES
 from ...kit.broker.wire import Wire
 from ...kit.counts import REQUESTS
+from ...kit.hostile.odd_messages import MESSAGES
 from ...kit.hostile.service_bus_peer import LATER, NOON, ODD, SESSION, WHEN, Bus, request, status, token_of
 
 FIELDS = (

@@ -23,8 +23,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...kit.free_ports import free_ports
-from ...kit.short_java import SHORT
+from ...kit.processes.free_ports import free_ports
+from ...kit.processes.short_java import SHORT
 from ._certificates import PASSWORD
 
 HERE = Path(__file__).resolve().parent

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...kit.free_ports import free_ports
+from ...kit.processes.free_ports import free_ports
 from ._debian import loader, unpacked
 from ._java import HOST, START_SECONDS, STOP_SECONDS, DidNotStart
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from ...kit.free_ports import free_ports
+from ...kit.processes.free_ports import free_ports
 from ._debian import loader, unpacked
 from ._java import HERE, HOST, START_SECONDS, DidNotStart, Server, accepts, last_words
 

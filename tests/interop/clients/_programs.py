@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from ...kit.short_java import SHORT
+from ...kit.processes.short_java import SHORT
 from ..brokers import Unavailable, cache, copy_jars, java
 
 HERE = Path(__file__).resolve().parent

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tests.kit.short_java import SHORT
+from tests.kit.processes.short_java import SHORT
 from tests.kit.spark.crash_cases import COMMIT, LOGS, UNITED, cases, stopped
 from tests.kit.spark.crashing_source import POINTS, CrashingSource
 from tests.kit.spark.pipes import Pipe

@@ -9,7 +9,7 @@ from amqp10 import Connection, Message
 from amqp10.broker import Broker
 from amqp10.worker import Worker
 
-from .waiting import until
+from ..waiting import until
 
 
 @dataclass

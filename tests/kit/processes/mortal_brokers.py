@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from ..interop.brokers import ARTEMIS, NEWEST, STABLE, java, mortal, mortal_rabbitmq, write_trust_store
-from .broker.stored_broker import StoredBroker
+from ...interop.brokers import ARTEMIS, NEWEST, STABLE, java, mortal, mortal_rabbitmq, write_trust_store
+from .stored_broker import StoredBroker
 
 
 class Broker(Protocol):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..free_ports import free_ports
+from .free_ports import free_ports
 
 
 class StoredBroker:
