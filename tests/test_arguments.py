@@ -236,7 +236,7 @@ ADVICE: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
         Requester,
         ("amqp://h", "x"),
         {},
-        "replies must be a ReplyReceiver, not a str; connection.requester(address)",
+        "Requester() is not for programs: connection.requester(address) makes one",
     ),
     (Message, (), {"headers": {}}, "a message has no field 'headers': use application_properties"),
     (Source, ("q",), {"capabilities": "shared"}, "capabilities must be a sequence of str, not 'shared'; write capabi"),

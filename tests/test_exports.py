@@ -355,3 +355,27 @@ def test_names_of_before_without_async() -> None:
                 delivery.settled(timeout=60)
             with pytest.warns(DeprecationWarning, match=r"Delivery\.body is called iter_body now"):
                 assert list(delivery.body()) == [b"x"]
+
+
+MADE: dict[type, str] = {
+    amqp10.BodyWriter: "sender.stream()",
+    amqp10.Browser: "connection.browser(address)",
+    amqp10.Management: "connection.management()",
+    amqp10.Receiver: "connection.receiver(address)",
+    amqp10.Requester: "connection.requester(address)",
+    amqp10.Responder: "connection.responder(address)",
+    amqp10.Sender: "connection.sender(address)",
+    amqp10.Session: "connection.session()",
+    amqp10.Transaction: "connection.transaction()",
+    amqp10.rabbitmq.Management: "amqp10.rabbitmq.management(connection)",
+}
+
+
+@pytest.mark.parametrize("cls", MADE, ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
+def test_constructors_that_programs_do_not_call(cls: Any) -> None:
+    """The error of such a constructor says what to call instead, and `help` shows no arguments of it."""
+    for args in ((), ("q",), (amqp10.Connection("amqp://localhost"), "q")):
+        with pytest.raises(TypeError, match=re.escape(f"{cls.__name__}() is not for programs: {MADE[cls]} makes one")):
+            cls(*args)
+    assert not inspect.signature(cls).parameters
+    assert cls.__init__.__doc__ == f"`{MADE[cls]}` makes one."

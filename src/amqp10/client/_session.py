@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from .._arguments import made_by
 from ..engine import Request, SessionOwner, SessionTerms
 from ..errors import AmqpError, LocalProtocolError, RequestRefused
 from ._core.close_deadline import leave_all, shielded_until
@@ -271,6 +272,7 @@ class ClientSession(Lifecycle, SessionOwner):
                 await self.until(lambda: self.over)
 
 
+@made_by("connection.session()", "ClientSession")
 class Session(LinkFactory):
     """A session (§2.5): links that share a window of transfer frames and an order; begun by `async with`.
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from urllib.parse import quote
 
-from .._arguments import checked
+from .._arguments import checked, made_by
 from ..client import Connection, Requester, Session
 from ..client.internals import core_of, paired_requester
 from ..engine import LINK_PAIR
@@ -75,6 +75,7 @@ def management(links: Connection | Session) -> Management:
     return Management(paired_requester(core_of(session), f"{session.connection.container_id}-management", 100), own)
 
 
+@made_by("amqp10.rabbitmq.management(connection)", "Requester")
 class Management:
     """Declares, queries, purges and deletes queues, exchanges and bindings; made by `management()`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..._arguments import made_by
 from ...errors import AmqpError, Unsupported
 from ...messaging import RELEASED, DeliveryState, Outcome
 from .core import ReceiverCore
@@ -65,6 +66,7 @@ class BrowserCore(ReceiverCore):
                 self._give_back(delivery)
 
 
+@made_by("connection.browser(address)", "BrowserCore")
 class Browser(Receiver):
     """A receiver that looks at a queue and leaves it as it is; made by `connection.browser()`.
 

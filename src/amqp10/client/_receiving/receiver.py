@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 
-from ..._arguments import checked
+from ..._arguments import checked, made_by
 from ...messaging import Message
 from .._core.transaction_work import TransactionFace as Transaction
 from .._core.transaction_work import work_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
 
+@made_by("connection.receiver(address)", "ReceiverCore")
 class Receiver(Link):
     """The receiving end of a link. `connection.receiver()` makes it, and `async with` attaches it.
 

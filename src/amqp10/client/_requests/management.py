@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ..._arguments import made_by
 from ...errors import ManagementError
 from ...messaging import Message
 
@@ -21,6 +22,7 @@ DESCRIPTION = ("statusDescription", "status-description")
 """How brokers spell them."""
 
 
+@made_by("connection.management()", "Requester")
 class Management:
     """The management node of a peer; made by `connection.management()`, opened by `async with`.
 

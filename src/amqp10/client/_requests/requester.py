@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ..._arguments import check_type
+from ..._arguments import check_type, made_by
 from ...engine import LinkTerms, ReceiverLink
 from ...errors import AmqpError, DecodeError, DeliveryUncertain, LocalProtocolError
 from ...messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
@@ -172,6 +172,7 @@ class ReplyReceiver(Receiver):
         super().__init__(core)
 
 
+@made_by("connection.requester(address)", "Sender")
 class Requester:
     """Sends requests and waits for their replies; made by `connection.requester()`, opened by `async with`.
 

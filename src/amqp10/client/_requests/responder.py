@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import anyio
 
+from ..._arguments import made_by
 from ...errors import LocalProtocolError
 from ...messaging import Message
 from .._core.faces import core_of
@@ -96,6 +97,7 @@ class SenderMaker(Protocol):
         """Make a sender; see `Connection.sender`."""
 
 
+@made_by("connection.responder(address)", "Receiver")
 class Responder:
     """Receives requests, and sends the replies; made by `connection.responder()`, opened by `async with`.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 import anyio.lowlevel
 
+from ..._arguments import made_by
 from ...errors import LocalProtocolError
 from ...messaging import Accepted, Message, data_head
 from .._core.transaction_work import work_of
@@ -32,6 +33,7 @@ SECTION_HEAD: Final = 8  # bytes, of a data section that is not short
 MAX_SECTION_SIZE: Final = 0xFFFF_FFFF
 
 
+@made_by("sender.stream()", "SenderCore")
 class BodyWriter:
     """Writes the body of one message; made by `sender.stream()`, begun and ended by `async with`.
 

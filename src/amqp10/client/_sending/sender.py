@@ -13,7 +13,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ..._arguments import Renamed, checked, current_names
+from ..._arguments import Renamed, checked, current_names, made_by
 from ...errors import Unsupported
 from ...messaging import Message, Target
 from .._core.body_files import CHUNK, BodySource, chunks, size_of
@@ -28,6 +28,7 @@ from .encoding import encoded_body
 from .send_many import Pipeline, check_messages
 
 
+@made_by("connection.sender(address)", "SenderCore")
 class Sender(Link):
     """The sending end of a link. `connection.sender()` makes it, and `async with` attaches it.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from ..._arguments import made_by
 from ...engine import IncomingDelivery, LinkTerms, OutgoingDelivery
 from ...errors import (
     AmqpError,
@@ -361,6 +362,7 @@ class ClientTransaction:
             await (self.commit() if exc is None else self.rollback())
 
 
+@made_by("connection.transaction()", "ConnectionCore")
 class Transaction(TransactionFace):
     """Work that happens as a whole or not at all; made by `connection.transaction()`, declared by `async with`.
 
