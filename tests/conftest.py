@@ -210,7 +210,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
     On a busy machine a test waits for the end of such a thread longer than it takes itself.
     """
     errors, since = item.config.stash[WATCHED]
-    if (now := time.monotonic()) - since > 60:
+    if (now := time.monotonic()) - since > 60 and not endless(item):
         faulthandler.dump_traceback_later(LOST, exit=True, file=errors)
         item.config.stash[WATCHED] = errors, now
 
@@ -223,8 +223,13 @@ def pytest_sessionfinish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Settings) -> bool:
     """Keep the limit, in place of pytest-timeout's own timer."""
-    item.stash[LIMIT] = settings.timeout
+    item.stash[LIMIT] = 0 if endless(item) else settings.timeout
     return True
+
+
+def endless(item: pytest.Item) -> bool:
+    """Return whether each test takes as long as it takes, also one with a limit of its own: `-o timeout=0`."""
+    return not float(item.config.getini("timeout"))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -264,7 +269,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
         marker = pyfuncitem.get_closest_marker("timeout")
         config = pyfuncitem.config
         timeout = marker.args[0] if marker is not None else config.getoption("timeout") or config.getini("timeout")
-        pyfuncitem.obj = limited(pyfuncitem.obj, 0.9 * float(timeout) or math.inf)  # 0: as long as it takes
+        limit = math.inf if endless(pyfuncitem) or not float(timeout) else 0.9 * float(timeout)
+        pyfuncitem.obj = limited(pyfuncitem.obj, limit)
 
 
 def limited(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[..., Awaitable[None]]:
