@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from amqp10 import TLS, Proxy
-from amqp10.net import Endpoint, Route, is_loopback, parse_url, same_host
+from amqp10.net import Endpoint, TransportOptions, is_loopback, parse_url, same_host
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_zone() -> None:
     endpoint = parse_url("wss://[fe80::1%25eth0]:99")
     assert (endpoint.host, endpoint.name, endpoint.authority) == ("fe80::1%eth0", "fe80::1", "[fe80::1]:99")
     with pytest.raises(ValueError, match="zone"):
-        Route(Proxy("http://proxy")).check(endpoint, None)
+        TransportOptions(Proxy("http://proxy")).check(endpoint, None)
 
 
 @pytest.mark.parametrize("port", [-1, 0, 65536])

@@ -16,7 +16,7 @@ from ..client import Connection, ConnectionSettings, from_environment
 from ..client.internals import environment_settings, first_line, login_tokens, secret, url_settings
 from ..client.internals import with_password as password_added
 from ..engine import dialect_names
-from ..net import TLS, Proxy, Route, parse_url
+from ..net import TLS, Proxy, TransportOptions, parse_url
 from ..sasl import SCRAM_MECHANISMS, Anonymous, External, Mechanism, Plain, from_credentials
 
 if TYPE_CHECKING:
@@ -133,10 +133,10 @@ class Peer:
             return External(), Anonymous()
         return None
 
-    def route(self) -> Route:
+    def route(self) -> TransportOptions:
         proxy = self.proxy or self.settings.get("proxy")
         upgrade = self.tls_upgrade or self.settings.get("tls_upgrade", False)
-        return Route(Proxy(proxy) if isinstance(proxy, str) else proxy, upgrade)
+        return TransportOptions(Proxy(proxy) if isinstance(proxy, str) else proxy, upgrade)
 
     def connect(self, usual_dialect: str = "1.0", **settings: Unpack[ConnectionSettings]) -> Connection:
         """Return a connection, not yet opened, from the options and `settings`."""

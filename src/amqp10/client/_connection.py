@@ -44,7 +44,7 @@ from ..engine import (
 from ..engine import dialect as find_dialect
 from ..errors import AmqpError, ConnectionLost, LocalProtocolError, StoreError, Unsupported
 from ..messaging import Error
-from ..net import Endpoint, Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
+from ..net import Endpoint, Proxy, Pump, StreamFacts, TLSSettings, TransportOptions, WebSocket
 from ..profiles import Profile
 from ..profiles import profile as find_profile
 from ._connecting.supervisor import TransportSupervisor
@@ -580,7 +580,7 @@ class Connection(LinkFactory, Generic[DialectT]):
             hostname=settings["hostname"],
             tls=settings["tls"],
             sasl=settings["sasl"],
-            route=Route(
+            route=TransportOptions(
                 Proxy(proxy) if isinstance(proxy, str) else proxy, settings["tls_upgrade"], settings["websocket"]
             ),
             connect_timeout=settings["connect_timeout"],

@@ -228,7 +228,7 @@ class IncomingStream:
         place: the place in the message that `size` stands for, for link resume; used by the engine only.
     """
 
-    __slots__ = ("aborted", "discarded", "lent", "parts", "place", "size", "whole")
+    __slots__ = ("aborted", "discarded", "last_part_held", "parts", "place", "size", "whole")
 
     def __init__(self) -> None:
         self.parts: deque[bytes] = deque()
@@ -236,5 +236,5 @@ class IncomingStream:
         self.aborted: bool = False
         self.discarded: bool = False
         self.size: int = 0
-        self.lent: bool = False  # the part that was read last still counts against the session's window
+        self.last_part_held: bool = False  # the part that was read last still counts against the session's window
         self.place: Any = None

@@ -4,7 +4,7 @@ from ._connecting.backoff import backoff as backoff
 from ._connecting.connect import connect as connect
 from ._connecting.connect import require_wsproto as require_wsproto
 from ._connecting.options import Proxy as Proxy
-from ._connecting.options import Route as Route
+from ._connecting.options import TransportOptions as TransportOptions
 from ._connecting.options import WebSocket as WebSocket
 from ._connecting.probe import ask as ask
 from ._connecting.probe import automatic as automatic
@@ -43,10 +43,10 @@ __all__ = (
     "Endpoint",
     "Proxy",
     "Pump",
-    "Route",
     "Signal",
     "StreamFacts",
     "TLSSettings",
+    "TransportOptions",
     "WebSocket",
     "accept",
     "accept_websocket",

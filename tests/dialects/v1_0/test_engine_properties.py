@@ -300,7 +300,7 @@ class Exchange:
                 self.take(which)
                 for each in got:
                     # A part that was read last holds its place until the next one is asked for.
-                    more = more or bool(each.stream.parts) or each.stream.lent
+                    more = more or bool(each.stream.parts) or each.stream.last_part_held
                     self.read(each, self.window + 1)
         for got in self.got.values():
             got[:] = [each for each in got if not each.stream.aborted]

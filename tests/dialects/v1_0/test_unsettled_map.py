@@ -26,11 +26,11 @@ TOLD = Received(2, 0)
 @pytest.mark.parametrize(
     ("ours", "theirs", "step"),
     [
-        pytest.param(None, ABSENT, Step.ASK, id="1"),
+        pytest.param(None, ABSENT, Step.UNKNOWN, id="1"),
         pytest.param(None, Received(3, 0), Step.CONTINUE, id="2"),
         pytest.param(None, ACCEPTED, Step.SETTLE, id="3"),
         pytest.param(None, None, Step.CONTINUE, id="4"),
-        pytest.param(TOLD, ABSENT, Step.ASK, id="5"),
+        pytest.param(TOLD, ABSENT, Step.UNKNOWN, id="5"),
         pytest.param(TOLD, Received(3, 0), Step.CONTINUE, id="6"),
         pytest.param(TOLD, Received(1, 7), Step.ABORT, id="7"),
         pytest.param(TOLD, ACCEPTED, Step.SETTLE, id="8"),
@@ -51,7 +51,7 @@ def test_absent() -> None:
     """A delivery missing in the receiver's map is sent again if the receiver surely never had it."""
     assert sender_step(None, ABSENT, second=True) is Step.RESEND
     assert sender_step(None, ABSENT, handed_over=False) is Step.RESEND
-    assert sender_step(None, ABSENT, second=True, streamed=True) is Step.ASK
+    assert sender_step(None, ABSENT, second=True, streamed=True) is Step.UNKNOWN
     assert sender_step(None, ABSENT, second=True, incomplete=True) is Step.WAIT
     assert sender_step(ACCEPTED, ABSENT, incomplete=True) is Step.WAIT
     assert sender_step(None, TransactionalState(b"t")) is Step.CONTINUE

@@ -10,14 +10,14 @@ import anyio
 from anyio.abc import SocketAttribute
 
 from amqp10.cli._trace.command import Recording, TraceProxy
-from amqp10.net import Route, parse_url
+from amqp10.net import TransportOptions, parse_url
 
 
 @asynccontextmanager
 async def tracing(url: str, file: Any = None) -> AsyncIterator[tuple[str, Recording]]:
     """A proxy in front of a broker: where it is, and what it records."""
     recording = Recording(file)
-    proxy = TraceProxy(parse_url(url), None, Route(), recording)
+    proxy = TraceProxy(parse_url(url), None, TransportOptions(), recording)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, proxy.serve)

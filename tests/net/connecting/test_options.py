@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amqp10 import Connection
-from amqp10.net import TLS, Proxy, Route, WebSocket, parse_url
+from amqp10.net import TLS, Proxy, TransportOptions, WebSocket, parse_url
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_secrets_are_not_shown() -> None:
     """Neither a login at the proxy nor headers are in a repr or string."""
     proxy = Proxy("http://user:secret@proxy", headers={"X-Token": "secret"})
     websocket = WebSocket(headers={"Authorization": "Bearer secret"})
-    assert "secret" not in repr(proxy) + str(proxy) + repr(websocket) + repr(Route(proxy, False, websocket))
+    assert "secret" not in repr(proxy) + str(proxy) + repr(websocket) + repr(TransportOptions(proxy, False, websocket))
 
 
 @pytest.mark.parametrize(

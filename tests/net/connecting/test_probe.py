@@ -14,7 +14,7 @@ from anyio.abc import ByteStream, SocketAttribute
 from amqp10 import ConnectionLost, InsecureTransport, Unsupported
 from amqp10.engine import Dialect, dialect, dialects
 from amqp10.net import StreamFacts, ask, automatic, choose_dialect, connect, parse_url
-from amqp10.net._connecting.options import Route
+from amqp10.net._connecting.options import TransportOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ async def serving(answers: dict[bytes, bytes], at_once: int = 1) -> AsyncIterato
 
 
 async def chosen(candidates: list[Dialect], url: str, *, secret: bool = False) -> str:
-    return (await choose_dialect(candidates, parse_url(url), None, Route(), secret=secret)).name
+    return (await choose_dialect(candidates, parse_url(url), None, TransportOptions(), secret=secret)).name
 
 
 async def test_takes_the_highest() -> None:
@@ -162,6 +162,8 @@ async def test_an_answer_that_is_lost_once() -> None:
 def test_what_auto_chooses_from() -> None:
     """No draft, whatever its name; and where a header is to bring TLS, only the dialect that has such a header."""
     draft = replace(V1_0, name="x", automatic=False)
-    assert {each.name for each in dialects()} - {each.name for each in automatic(dialects(), Route())} == {"0-9-draft"}
-    assert automatic([V1_0, OLDER, draft], Route()) == [V1_0, OLDER]
-    assert automatic([V1_0, OLDER, draft], Route(tls_upgrade=True)) == [V1_0]
+    assert {each.name for each in dialects()} - {each.name for each in automatic(dialects(), TransportOptions())} == {
+        "0-9-draft"
+    }
+    assert automatic([V1_0, OLDER, draft], TransportOptions()) == [V1_0, OLDER]
+    assert automatic([V1_0, OLDER, draft], TransportOptions(tls_upgrade=True)) == [V1_0]

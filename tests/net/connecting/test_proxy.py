@@ -12,7 +12,7 @@ import pytest
 from amqp10 import Connection, Plain
 from amqp10.broker import Broker
 from amqp10.errors import ConnectionLost, HandshakeRefused, InsecureTransport
-from amqp10.net import TLS, Proxy, Route, connect, parse_url
+from amqp10.net import TLS, Proxy, TransportOptions, connect, parse_url
 from amqp10.testing import CertificateAuthority
 
 from ...kit.net.connect_proxy import connect_proxy
@@ -87,7 +87,7 @@ async def test_secrets_do_not_trust_the_way() -> None:
     with connect_proxy() as proxy:
         async with Broker(users={"ann": "secret"}) as broker:
             endpoint = parse_url(broker.url)
-            stream, facts = await connect(endpoint, route=Route(Proxy(proxy.url)))
+            stream, facts = await connect(endpoint, route=TransportOptions(Proxy(proxy.url)))
             await stream.aclose()
             assert not facts.secure
             from amqp10 import Plain
@@ -147,7 +147,7 @@ async def test_odd_answers(answer: bytes, reason: str) -> None:
     """Whatever it says: one error with the place and the reason, bounded memory, no hanging."""
     with connect_proxy(answer=answer) as proxy:
         with anyio.fail_after(60), pytest.raises(ConnectionLost, match=reason) as caught:
-            await connect(parse_url("amqp://broker.invalid"), route=Route(Proxy(proxy.url)))
+            await connect(parse_url("amqp://broker.invalid"), route=TransportOptions(Proxy(proxy.url)))
     assert proxy.url in str(caught.value)
 
 
@@ -157,7 +157,7 @@ async def test_no_proxy_there() -> None:
         taken.bind(("127.0.0.1", 0))
         proxy = f"http://user:secret@127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ConnectionLost, match=r"the proxy http://127.*: Connection refused") as caught:
-            await connect(parse_url("amqp://broker.invalid"), route=Route(Proxy(proxy)))
+            await connect(parse_url("amqp://broker.invalid"), route=TransportOptions(Proxy(proxy)))
     assert "secret" not in str(caught.value)
 
 
@@ -188,7 +188,9 @@ async def test_byte_by_byte(count: int) -> None:
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
-        stream, _ = await connect(parse_url("amqp://x.invalid"), route=Route(Proxy(f"http://127.0.0.1:{port}")))
+        stream, _ = await connect(
+            parse_url("amqp://x.invalid"), route=TransportOptions(Proxy(f"http://127.0.0.1:{port}"))
+        )
         async with stream:
             await stream.send(b"AMQP")
             assert await stream.receive() == b"AMQP"

@@ -17,7 +17,7 @@ import pytest
 from amqp10 import Connection
 from amqp10.broker import Broker
 from amqp10.errors import AmqpError, ConnectionLost, RemoteProtocolError, Unsupported
-from amqp10.net import TLS, Route, connect, parse_url
+from amqp10.net import TLS, TransportOptions, connect, parse_url
 from amqp10.testing import CertificateAuthority
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("TLS")]
@@ -123,7 +123,7 @@ async def test_secrets_may_cross(authority: CertificateAuthority) -> None:
             assert stream.recv(1) == b""
 
     with peer(script) as url:
-        stream, facts = await connect(parse_url(url), TLS(ca=authority.ca), Route(tls_upgrade=True))
+        stream, facts = await connect(parse_url(url), TLS(ca=authority.ca), TransportOptions(tls_upgrade=True))
         await stream.aclose()
         assert facts.secure
         assert facts.tls
@@ -173,7 +173,7 @@ async def test_the_certificate_counts(authority: CertificateAuthority, stranger:
                 context.wrap_socket(plain, server_side=True).close()
 
         with peer(script) as url, pytest.raises(ConnectionLost, match="certificate is not valid"):
-            await connect(parse_url(url), TLS(ca=authority.ca), Route(tls_upgrade=True))
+            await connect(parse_url(url), TLS(ca=authority.ca), TransportOptions(tls_upgrade=True))
 
 
 async def test_injected_words(authority: CertificateAuthority) -> None:
@@ -186,7 +186,7 @@ async def test_injected_words(authority: CertificateAuthority) -> None:
             server_context(authority).wrap_socket(plain, server_side=True).close()
 
     with peer(script) as url, pytest.raises(ConnectionLost, match="cannot connect"):
-        await connect(parse_url(url), TLS(ca=authority.ca), Route(tls_upgrade=True))
+        await connect(parse_url(url), TLS(ca=authority.ca), TransportOptions(tls_upgrade=True))
 
 
 # Our broker

@@ -18,7 +18,7 @@ from ..._arguments import without_secrets
 from ..._json import parse_json
 from ...engine import Negotiation, Tracer
 from ...errors import AmqpError
-from ...net import Endpoint, Route, TLSSettings, connect, describe, keep_accepting, parse_url, visible
+from ...net import Endpoint, TLSSettings, TransportOptions, connect, describe, keep_accepting, parse_url, visible
 from .._main import Failure, start
 from .._options import Peer
 from .analysis import Frame
@@ -117,7 +117,9 @@ class TraceProxy:
         tls: TLS settings for the server; clients connect to the proxy without TLS.
     """
 
-    def __init__(self, endpoint: Endpoint, tls: TLSSettings | None, route: Route, recording: Recording) -> None:
+    def __init__(
+        self, endpoint: Endpoint, tls: TLSSettings | None, route: TransportOptions, recording: Recording
+    ) -> None:
         self._endpoint = endpoint
         self._tls = tls
         self._route = route

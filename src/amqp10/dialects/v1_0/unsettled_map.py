@@ -29,7 +29,7 @@ class Step(Enum):
     """The sender's step for a delivery that it holds unsettled. The numbers are the examples of §3.4.6."""
 
     RESEND = "send it as a new delivery (1)"
-    ASK = "whether the receiver had it is not to be known (1, 5)"
+    UNKNOWN = "whether the receiver had it is not to be known (1, 5)"
     WAIT = "the receiver's map does not say (incomplete); the next attachment will"
     CONTINUE = "resume it where the receiver's data ends (2, 4, 6)"
     SETTLE = "the receiver's outcome stands: settle it (3, 8, 12)"
@@ -68,7 +68,7 @@ def sender_step(
         if incomplete:
             return Step.WAIT
         certain = second or not handed_over
-        return Step.RESEND if certain and not streamed else Step.ASK
+        return Step.RESEND if certain and not streamed else Step.UNKNOWN
     if isinstance(theirs, OUTCOMES):
         return Step.SETTLE
     if isinstance(ours, Received) and reach(theirs) < reach(ours):

@@ -16,15 +16,15 @@ from .._streams.tls import TLSStream
 from .._streams.tls_settings import TLS, end_point_of
 from .._threads import check_answerable
 from .._url import Endpoint, is_loopback
-from .options import Route, WebSocket
+from .options import TransportOptions, WebSocket
 from .proxy import connect_through
 from .tls_upgrade import ask_for_tls
 
-DIRECT = Route()
+DIRECT = TransportOptions()
 
 
 async def connect(
-    endpoint: Endpoint, tls: TLSSettings | None = None, route: Route = DIRECT
+    endpoint: Endpoint, tls: TLSSettings | None = None, route: TransportOptions = DIRECT
 ) -> tuple[ByteStream, StreamFacts]:
     """Connect, with TLS if the URL is amqps or wss (or if `tls` is given for another TCP URL).
 
@@ -77,7 +77,7 @@ async def connect(
     return stream, StreamFacts(secure=checked or local, tls=secure, end_point=end_point, peer=str(endpoint))
 
 
-async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:
+async def _reach(endpoint: Endpoint, route: TransportOptions) -> tuple[ByteStream, bool]:
     """Open a TCP stream to the endpoint; return the stream, and whether it stays on this machine."""
     if route.proxy is not None:
         return await connect_through(route.proxy, endpoint), False

@@ -95,7 +95,7 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TransportOptions:
     """The route to a peer.
 
     Attributes:

@@ -12,7 +12,7 @@ from ...errors import ConnectionLost, InsecureTransport, Unsupported
 from .._streams.base import STREAM_ERRORS, StreamFacts, TLSSettings
 from .._url import Endpoint
 from .connect import connect
-from .options import Route
+from .options import TransportOptions
 
 ANSWER_WAIT: Final = 5.0
 """Seconds to wait for the answer to a header."""
@@ -39,7 +39,7 @@ async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -
 
 
 async def choose_dialect(
-    candidates: list[Dialect], endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
+    candidates: list[Dialect], endpoint: Endpoint, tls: TLSSettings | None, route: TransportOptions, *, secret: bool
 ) -> Dialect:
     """Return the first of the candidates that the server speaks.
 
@@ -84,7 +84,7 @@ async def choose_dialect(
 
 
 async def _probe(
-    dialect: Dialect, endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
+    dialect: Dialect, endpoint: Endpoint, tls: TLSSettings | None, route: TransportOptions, *, secret: bool
 ) -> tuple[bool | None, bytes, StreamFacts]:
     """Return whether the server speaks a dialect, its answer, and the facts of the stream; retry without an answer."""
     for _ in range(ATTEMPTS):
@@ -98,6 +98,6 @@ async def _probe(
     return spoken, answer, facts
 
 
-def automatic(dialects: list[Dialect], route: Route) -> list[Dialect]:
+def automatic(dialects: list[Dialect], route: TransportOptions) -> list[Dialect]:
     """Return the dialects that `dialect="auto"` chooses from, the best one first."""
     return [each for each in dialects if each.automatic and (each.tls_header or not route.tls_upgrade)]

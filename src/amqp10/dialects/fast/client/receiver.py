@@ -332,16 +332,16 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         if not parts:
             return None
         part = parts.popleft()
-        if delivery.stream.lent:  # all but the first, which is the front
+        if delivery.stream.last_part_held:  # all but the first, which is the front
             self._count(-len(part))
-        delivery.stream.lent = True
+        delivery.stream.last_part_held = True
         return part
 
     def discard(self, delivery: IncomingDelivery) -> None:
         stream = delivery.stream
-        waiting = list(stream.parts)[0 if stream.lent else 1 :]
+        waiting = list(stream.parts)[0 if stream.last_part_held else 1 :]
         self._count(-sum(map(len, waiting)))
-        stream.discarded = stream.lent = True
+        stream.discarded = stream.last_part_held = True
         stream.parts.clear()
 
     def _count(self, octets: int) -> None:

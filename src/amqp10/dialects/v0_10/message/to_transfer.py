@@ -100,7 +100,7 @@ def write_message(
     return WrittenMessage(address.exchange, writer.header(), writer.body)
 
 
-def as_it_is(payload: bytes, address: Address) -> WrittenMessage:
+def as_encoded_sections(payload: bytes, address: Address) -> WrittenMessage:
     """Return the content of a transfer whose body is the whole payload, for a message that cannot be mapped to 0-10."""
     delivery, properties = DeliveryProperties(), MessageProperties()
     delivery.exchange, delivery.routing_key = address.exchange or None, address.key

@@ -16,7 +16,7 @@ from ....messaging import ACCEPTED, RELEASED, Error, Source, Target, Transaction
 from ..._kit.links import PlainSender
 from ..codes import INFINITE, SessionFault, execution_code
 from ..link import LinkEndpoint
-from ..message.to_transfer import WrittenMessage, as_it_is, write_message
+from ..message.to_transfer import WrittenMessage, as_encoded_sections, write_message
 from ..states import LinkState, Step
 from ..wire.commands import MessageFlow, MessageSubscribe, MessageTransfer
 from ..wire.frames import encode_command
@@ -185,7 +185,7 @@ class ServerSender(LinkEndpoint, PlainSender):
         try:
             written = write_message(payload, None, fallback=self._fallback)
         except (DecodeError, EncodeError):
-            written = as_it_is(payload, self._fallback)
+            written = as_encoded_sections(payload, self._fallback)
         number = self.session.next_tag()
         delivery = self.delivery_type(self, tag if tag is not None else number, payload, False, 0)
         delivery.state = state

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ....messaging import Declared, DeliveryState, Discharge, TransactionalState
     from ..channel import Channel, ChannelUser
     from ..engine import V09Engine
-    from ..message.to_basic import Route
+    from ..message.to_basic import PublishTemplate
     from ..owners import ConnectionSession
     from ..wire.tables import Tables
     from .transactional_channel import TransactionalChannel
@@ -31,7 +31,7 @@ class TransactedSender(Protocol):
     @property
     def cause(self) -> AmqpError | None: ...
 
-    def map(self, payload: bytes) -> tuple[Route, bytes]: ...
+    def map(self, payload: bytes) -> tuple[PublishTemplate, bytes]: ...
 
     def frames(self, payload: bytes, channel: int) -> bytes: ...
 

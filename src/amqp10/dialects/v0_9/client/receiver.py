@@ -91,11 +91,11 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         self._prefetched = PrefetchBuffer()
         self._consumer = Consumer(self.name)
         self._prefetch = 0
-        self._least = 0  # the least prefetch that the user wants
+        self._min_prefetch = 0  # the least prefetch that the user wants
         self._place: int | None = None  # in a stream, the offset at which the next consumer begins
         self._recovering: deque[PendingRequest[Any]] = deque()
         self._recovered = 0  # number of the last delivery when the peer last answered a recover
-        self._out = 0  # deliveries of the present consumer without an ack
+        self._unacked = 0  # deliveries of the present consumer without an ack
         self._last = 0  # the number of the last delivery
         self._draining = False
         self.getting: bool = False
@@ -150,20 +150,20 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
                 self._get()
             elif wanted > 0 and not self.getting:
                 self._start(wanted)
-        elif self._draining or (self.credit <= 0 and not self._stays):
+        elif self._draining or (self.credit <= 0 and not self._keeps_consumer):
             self._cancel()
-        elif wanted > 0 and self._out >= self._prefetch:
+        elif wanted > 0 and self._unacked >= self._prefetch:
             self._acks.flush()
-            if self._out >= self._prefetch:
+            if self._unacked >= self._prefetch:
                 self._widen(wanted)
 
     @property
-    def _stays(self) -> bool:
+    def _keeps_consumer(self) -> bool:
         """Return whether the consumer stays at the peer even without credit."""
-        return self.refills or self._has_a_place
+        return self.refills or self._holds_exclusive_slot
 
     @property
-    def _has_a_place(self) -> bool:
+    def _holds_exclusive_slot(self) -> bool:
         """Return whether others wait for the consumer's place, which it would lose if it were cancelled."""
         return bool(self.terms.properties.get("exclusive")) or self.address.key in self.engine.single_active
 
@@ -182,9 +182,9 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         )
 
     def _set_prefetch(self, prefetch: int) -> None:
-        least = PLACE_PREFETCH if self._has_a_place else 1
+        least = PLACE_PREFETCH if self._holds_exclusive_slot else 1
         before = self._prefetch if self.refills else 1
-        self._prefetch = min(max(prefetch, before, least, self._least), MAX_PREFETCH)
+        self._prefetch = min(max(prefetch, before, least, self._min_prefetch), MAX_PREFETCH)
         self.channel.write(BasicQos(prefetch_count=self._prefetch))
 
     def _widen(self, wanted: int) -> None:
@@ -192,7 +192,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         if self.session.connection.prefetch_by_consumer:
             self._cancel()
         elif self._prefetch < MAX_PREFETCH:
-            self._set_prefetch(self._out + wanted)
+            self._set_prefetch(self._unacked + wanted)
 
     def _cancel(self) -> None:
         self._consumer.advance(Step.SEND_CANCEL)
@@ -204,14 +204,14 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
     def receive_consume(self, method: BasicConsumeOk) -> None:
         self._consumer.advance(Step.RECEIVE_CONSUME_OK)
         if self.session.connection.prefetch_by_consumer:
-            self._acks.counted_from, self._out = self._last, 0
+            self._acks.counted_from, self._unacked = self._last, 0
         self._adjust()
 
     def receive_cancel_ok(self, method: BasicCancelOk) -> None:
         self._consumer.advance(Step.RECEIVE_CANCEL_OK)
         if self._last != self._consumer.after:  # else the place is unchanged
             self._place = place_after(self.channel.properties_octets, self.engine.variant.tables)
-        if not self._stays and self.credit <= 0:
+        if not self._keeps_consumer and self.credit <= 0:
             if self._place is not None and self._prefetched:
                 self._place = place_of(self._prefetched.payload)
             for number in self._prefetched.drop():
@@ -272,7 +272,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
 
     def receive_run(self, reader: FrameReader) -> bool:
         """Do for a run of messages, column by column, what `receive_deliver` and `_delivered` do for each."""
-        scanner, free, channel = self._scanner, self._prefetch - self._out, self.channel
+        scanner, free, channel = self._scanner, self._prefetch - self._unacked, self.channel
         if scanner is None or free <= 0 or channel.take is not None or channel.state is not ChannelState.OPEN:
             return False
         run = reader.run(scanner, free, self.largest or ANY_SIZE)
@@ -296,12 +296,12 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
             return True
         channel.properties_octets = properties[-1]  # they say the place in a stream
         self._last += count
-        self._out += count
+        self._unacked += count
         arrived = ContentRun(self.delivery_type, self._settled, numbers, incoming.head, run)
         is_more = count > self.credit
         if self.credit > 0:
             self._hand_out(arrived.cut(self.credit) if is_more else arrived)
-            if self.credit <= 0 or self._out >= self._prefetch:
+            if self.credit <= 0 or self._unacked >= self._prefetch:
                 self._adjust()
         if is_more:
             self._prefetched.add_run(arrived)
@@ -348,11 +348,11 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
                 soft=True,
             )
         self._last = number
-        self._out += 1
+        self._unacked += 1
         delivery = self.delivery_type(self, number, octets, payload, self._settled)
         if self.credit > 0:
             self._hand_out(delivery)
-            if self.credit <= 0 or self._out >= self._prefetch:
+            if self.credit <= 0 or self._unacked >= self._prefetch:
                 self._adjust()
         else:
             self._prefetched.add(delivery)
@@ -400,7 +400,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
 
     def _acked(self, count: int) -> None:
         """Note that `count` acks of the present consumer were written; commit them if the channel is transactional."""
-        self._out -= count
+        self._unacked -= count
         if self.channel.transactional and not self._settling_all:
             self.channel.commit()
 
@@ -433,9 +433,9 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         """Carry out a request that concerns this link."""
         request = pending.request
         if isinstance(request, LimitUnsettled):
-            self._least = min(max(request.count, 0), MAX_PREFETCH)
-            if self._consumer.state is ConsumerState.CONSUMING and self._prefetch < self._least:
-                self._widen(self._least)
+            self._min_prefetch = min(max(request.count, 0), MAX_PREFETCH)
+            if self._consumer.state is ConsumerState.CONSUMING and self._prefetch < self._min_prefetch:
+                self._widen(self._min_prefetch)
             self._answer_request(pending)
         else:
             self._acks.flush()
@@ -454,7 +454,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         self._prefetched.drop()
         self._recovered = self._last
         self._acks.forget(self._last)
-        self._out = 0
+        self._unacked = 0
         for delivery in gone:
             if delivery in self.incoming:
                 self.incoming.remove(delivery)

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ....engine import OutgoingDelivery
-    from ..message.to_basic import Route
+    from ..message.to_basic import PublishTemplate
     from ..wire.methods import BasicReturn
 
     class Mapper(Protocol):
         """A link that converts its messages."""
 
-        def map(self, payload: bytes) -> tuple[Route, bytes]: ...
+        def map(self, payload: bytes) -> tuple[PublishTemplate, bytes]: ...
 
 
 UNROUTABLE = (312, 313)

@@ -29,7 +29,7 @@ from ..acks import SIZE
 from ..channel import BASIC
 from ..codes import Fault
 from ..message.places import DIRECT_REPLY
-from ..message.to_basic import Route, ToBasic
+from ..message.to_basic import PublishTemplate, ToBasic
 from ..states import ChannelState
 from ..wire.framing import END, METHOD
 from ..wire.methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
@@ -290,7 +290,7 @@ class ClientSender(ClientLink, PlainSender):
         content = framing.message(channel, BASIC, route.properties, body, self.engine.max_payload, route.children)
         return framing.frame(METHOD, channel, self._publish(route, True)) + content
 
-    def map(self, payload: bytes) -> tuple[Route, bytes]:
+    def map(self, payload: bytes) -> tuple[PublishTemplate, bytes]:
         """Return the route of a message, and its body.
 
         Raises:
@@ -301,7 +301,7 @@ class ClientSender(ClientLink, PlainSender):
         except EncodeError as error:
             raise LocalProtocolError(str(error)) from error
 
-    def _publish_frame(self, route: Route, settled: bool) -> bytes:
+    def _publish_frame(self, route: PublishTemplate, settled: bool) -> bytes:
         """Return the frame of the method, with which all messages of `route` begin."""
         if len(self._methods) >= WINDOW:
             self._methods.clear()
@@ -309,7 +309,7 @@ class ClientSender(ClientLink, PlainSender):
         self._methods[route.exchange, route.key, settled] = frame
         return frame
 
-    def _publish(self, route: Route, mandatory: bool) -> bytes:
+    def _publish(self, route: PublishTemplate, mandatory: bool) -> bytes:
         """Return the payload of the method.
 
         Replies to a pseudo-queue are never mandatory: RabbitMQ would return them although they arrive.

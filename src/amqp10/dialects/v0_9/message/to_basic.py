@@ -49,7 +49,7 @@ from .places import (
 CONTENT_HEADER = 12  # octets of a content header before the properties
 
 
-class Route:
+class PublishTemplate:
     """Where a message goes, and its properties.
 
     Attributes:
@@ -114,9 +114,9 @@ class ToBasic:
         self._exchange = exchange
         self._key = key
         self._anonymous = anonymous
-        self._known: dict[bytes, Route] = {}
+        self._known: dict[bytes, PublishTemplate] = {}
 
-    def map(self, payload: bytes) -> tuple[Route, bytes]:
+    def map(self, payload: bytes) -> tuple[PublishTemplate, bytes]:
         """Return the route of the message, and its body.
 
         Raises:
@@ -141,7 +141,7 @@ class ToBasic:
                 self._known[head] = route
         return route, payload[at + (5 if payload[at + 3] == 0xA0 else 8) :]
 
-    def _map_rare(self, payload: bytes) -> tuple[Route, bytes]:
+    def _map_rare(self, payload: bytes) -> tuple[PublishTemplate, bytes]:
         message = Message.decode(payload)
         try:
             message.check()
@@ -153,7 +153,7 @@ class ToBasic:
         except DecodeError:  # not a message: let it pass as it is
             return self._route(Message(), True), payload
 
-    def _route(self, message: Message, sections: bool, sizes: str | None = None) -> Route:
+    def _route(self, message: Message, sections: bool, sizes: str | None = None) -> PublishTemplate:
         exchange, key = self._exchange, self._key
         implied = self._forwarded or key is None  # the key carries the subject, so that nothing else need carry it
         if self._anonymous:
@@ -187,7 +187,7 @@ class ToBasic:
                 f"the properties have {len(encoded)} octets, but must fit one frame of {self._max_payload}"
             )
         again = message.delivery_count > 0 or ACQUIRED_COUNT in message.message_annotations
-        route = Route(exchange, key, encoded, again, children)
+        route = PublishTemplate(exchange, key, encoded, again, children)
         route.time_dependent = time_dependent
         return route
 
@@ -197,9 +197,9 @@ class ToBasic:
         return Content(route.properties, 0, 0, [body], list(route.children))
 
 
-def as_encoded_sections(payload: bytes, tables: Tables) -> tuple[Route, bytes]:
+def as_encoded_sections(payload: bytes, tables: Tables) -> tuple[PublishTemplate, bytes]:
     """Return the route and body of a message that the dialect cannot express: all of its sections are the body."""
-    return Route("", "", BasicProperties(type=SECTIONS).encode(tables), False), payload
+    return PublishTemplate("", "", BasicProperties(type=SECTIONS).encode(tables), False), payload
 
 
 def _children(message: Message) -> list[bytes]:

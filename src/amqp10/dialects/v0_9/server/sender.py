@@ -34,7 +34,7 @@ from ..._kit.links import PlainSender
 from ..channel import BASIC
 from ..codes import Fault
 from ..message.streams import stream_filters
-from ..message.to_basic import Route, ToBasic, as_encoded_sections
+from ..message.to_basic import PublishTemplate, ToBasic, as_encoded_sections
 from ..states import ChannelState, LinkState, Step
 from ..wire.fields import write_shortstr
 from ..wire.framing import METHOD
@@ -373,7 +373,7 @@ class ServerSender(ServerLink, PlainSender):
             self.credit -= 1
         return delivery
 
-    def _write(self, number: int, octets: bytes, route: Route) -> None:
+    def _write(self, number: int, octets: bytes, route: PublishTemplate) -> None:
         """Write the method that comes before the content."""
         odd = Latin1 in (type(route.exchange), type(route.key))  # a Latin1 is equal to a str of other octets
         place = self._routes.get((route.exchange, route.key)) if not odd else None
@@ -458,7 +458,7 @@ class GetLink(ServerSender):
     def admit(self) -> None:
         pass
 
-    def _write(self, number: int, octets: bytes, route: Route) -> None:
+    def _write(self, number: int, octets: bytes, route: PublishTemplate) -> None:
         self.session.channel.write(BasicGetOk(number, route.redelivered, route.exchange, route.key, self.more))
 
     def offer(self, available: int) -> None:

@@ -25,14 +25,14 @@ from .tables import Tables, octets_of, read_text
 class Field:
     """One field: its name with underscores, its type as the specification names it, and its default.
 
-    `any_text`: whether it is a short string of the users' own, which older programs may write in an encoding other than
+    `lenient`: whether it is a short string of the users' own, which older programs may write in an encoding other than
     UTF-8.
     """
 
     name: str
     type: str
     default: Any
-    any_text: bool = False
+    lenient: bool = False
 
 
 def octet(default: int = 0) -> Any:
@@ -58,7 +58,7 @@ def shortstr(default: str = "") -> Any:
 
 def raw_shortstr() -> Any:
     """Declare a short string in whatever encoding: exchange or routing key of a message."""
-    return Field("", "shortstr", "", any_text=True)
+    return Field("", "shortstr", "", lenient=True)
 
 
 def longstr(default: bytes = b"") -> Any:
@@ -284,7 +284,7 @@ def read_fields(data: bytes, at: int, fields: Iterable[Field], tables: Tables) -
                 bits += 1
                 continue
             bits = 0
-            read = read_any_shortstr if field.any_text else READERS[field.type]
+            read = read_any_shortstr if field.lenient else READERS[field.type]
             values[name], at = read(data, at, tables)
     except IndexError:
         raise DecodeError(f"the data ends within the field {name}") from None

@@ -113,7 +113,7 @@ class Dispositions:
             is_object = count == 1 and first in self._session.outgoing
             if not is_object and self._untracked.in_range(first, count):
                 self._untracked.materialize()
-        self._hear(first, count, frame)
+        self._apply_to_objects(first, count, frame)
 
     def _accept_by_turns(self, first: int, count: int, at: int, frame: Disposition) -> int:
         """Apply an accepted and settled range of untracked deliveries and objects, in any order; return how many.
@@ -125,7 +125,7 @@ class Dispositions:
             begun = at
             while at < count and (first + at & SERIAL_MASK) in outgoing:
                 at += 1
-            self._hear(first + begun & SERIAL_MASK, at - begun, frame)
+            self._apply_to_objects(first + begun & SERIAL_MASK, at - begun, frame)
             at += untracked.accept(first + at & SERIAL_MASK, count - at)
         if at == count:
             return count
@@ -136,7 +136,7 @@ class Dispositions:
         for run in runs:
             place = run.number - first & SERIAL_MASK
             if place > at:
-                self._hear(first + at & SERIAL_MASK, place - at, frame)
+                self._apply_to_objects(first + at & SERIAL_MASK, place - at, frame)
                 at = place
             taken = untracked.accept(run.number, count - at)
             if not taken:  # the run's link is no longer attached
@@ -144,7 +144,7 @@ class Dispositions:
             at += taken
         return at
 
-    def _hear(self, first: int, count: int, frame: Disposition) -> None:
+    def _apply_to_objects(self, first: int, count: int, frame: Disposition) -> None:
         """Apply a disposition to the deliveries in this range that exist as objects."""
         session = self._session
         if not frame.role:

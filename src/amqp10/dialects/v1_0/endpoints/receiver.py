@@ -460,17 +460,17 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
     def read(self, delivery: IncomingDelivery) -> bytes | None:
         stream = delivery.stream
         part = stream.parts.popleft() if stream.parts else None
-        if stream.lent:
+        if stream.last_part_held:
             self._let_go(1, part is None)
-        stream.lent = part is not None
+        stream.last_part_held = part is not None
         return part
 
     def discard(self, delivery: IncomingDelivery) -> None:
         stream = delivery.stream
         stream.discarded = True
-        count = len(stream.parts) + stream.lent
+        count = len(stream.parts) + stream.last_part_held
         stream.parts.clear()
-        stream.lent = False
+        stream.last_part_held = False
         if count:
             self._let_go(count, True)
 
@@ -521,7 +521,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
         self._derive_like_last()
 
     def hold_parts(self, delivery: IncomingDelivery) -> None:
-        for _ in range(len(delivery.stream.parts) + delivery.stream.lent):
+        for _ in range(len(delivery.stream.parts) + delivery.stream.last_part_held):
             self._unread += 1
             self.session.window.hold()
 

@@ -91,10 +91,10 @@ class SenderResumption(Resumption):
         if step is Step.CONTINUE and offset is None:  # more than there is
             step = Step.ABORT
         if step is Step.RESEND and too_large(link, delivery.payload):
-            step = Step.ASK
+            step = Step.UNKNOWN
         if step is Step.RESEND:
             self._send_again(delivery)
-        elif step is Step.ASK:
+        elif step is Step.UNKNOWN:
             unresumed.append(delivery)
         elif step is Step.ABORT:
             self._note(delivery.tag, abort=True)
