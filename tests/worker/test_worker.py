@@ -8,7 +8,6 @@ import logging
 import os
 import random
 import signal
-import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -44,7 +43,7 @@ from amqp10.worker._delays import FAILED_ATTEMPTS
 from ..kit.waiting import until
 from ..kit.worker.queues import DECLARED, Queues, until_done
 
-pytestmark = [pytest.mark.anyio, pytest.mark.capability("workers")]
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("workers")]
 
 AT_ONCE = Retries(attempts=3, initial_delay=0, max_delay=0)
 DIALECTS = ["1.0", "0-10", "0-9-1", "0-9", "fast"]
@@ -411,22 +410,6 @@ async def test_a_dialect_that_cannot_reject(queues: Queues) -> None:
         with pytest.raises(Unsupported, match="dead_letters="):
             async with Worker(connection, "orders", print):
                 pass
-
-
-async def test_plain_functions_run_in_threads(queues: Queues) -> None:
-    """As many of them as of coroutines, and not in the thread of the event loop."""
-    threads = set()
-    barrier = threading.Barrier(3)
-
-    def handle(message: Message) -> None:
-        threads.add(threading.get_ident())
-        barrier.wait(10)
-
-    await queues.put("orders", range(3))
-    async with Worker(queues.connection, "orders", handle, concurrency=3) as worker:
-        await until_done(worker, 3)
-    assert len(threads) == 3
-    assert threading.get_ident() not in threads
 
 
 async def test_callables_of_all_kinds(queues: Queues) -> None:
