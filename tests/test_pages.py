@@ -251,8 +251,13 @@ async def world(block: Block, server_tls: TLS) -> AsyncIterator[Supplies]:
 
 
 async def post_an_order(names: dict[str, Any]) -> None:
-    """Do with an application what a web server does: start it, hand it a request, stop it."""
-    app = names["app"]
+    """Have an application take an order; one that connects beside its server takes the second, a second later."""
+    early = [503] if "stay_connected" in names else []
+    assert await statuses(names["app"], len(early) + 1) == [*early, 202]
+
+
+async def statuses(app: Any, orders: int) -> list[int]:
+    """Do with an application what a web server does: start it, hand it orders a second apart, stop it."""
     states: dict[str, Any] = {}
     to_app, from_server = anyio.create_memory_object_stream[Any](1)
     to_server, from_app = anyio.create_memory_object_stream[Any](1)
@@ -277,10 +282,12 @@ async def post_an_order(names: dict[str, Any]) -> None:
             "headers": [],
             "state": states,
         }
-        await app({"http_version": "1.1", "scheme": "http", "root_path": "", **scope}, receive, send)
+        for _ in range(orders):
+            await app({"http_version": "1.1", "scheme": "http", "root_path": "", **scope}, receive, send)
+            await anyio.sleep(1)
         await to_app.send({"type": "lifespan.shutdown"})
         assert (await from_app.receive())["type"] == "lifespan.shutdown.complete"
-    assert replies[0]["status"] == 202
+    return [event["status"] for event in replies if event["type"] == "http.response.start"]
 
 
 async def decide(names: dict[str, Any]) -> None:
@@ -318,6 +325,15 @@ async def test_block(block: Block, hosts: Hosts, server_tls: TLS) -> None:
             for name in AFTERWARDS.keys() & block.binds():
                 await AFTERWARDS[name](block.names)
     assert block.missed() == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("block", [block for block in BLOCKS if "stay_connected" in block.code], ids=str)
+async def test_a_web_server_starts_without_a_broker(block: Block, hosts: Hosts) -> None:
+    """An application that connects beside its server starts, refuses orders and ends, though no broker ever comes."""
+    await block.run({})
+    with anyio.fail_after(PATIENCE):
+        assert await statuses(block.names["app"], 2) == [503, 503]
 
 
 @pytest.mark.slow
