@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
+import pika
 import pytest
 
 from amqp10 import (
@@ -329,6 +331,28 @@ async def test_what_came_before(
                     counting = "x-delivery-count" if name == "rabbitmq" else "x-acquired-count"
                     annotations = again.message.message_annotations
                     assert annotations.get(counting) == (1 if queue_type == "quorum" else None)
+
+
+@pytest.mark.parametrize("dialect", ["0-9-1", "1.0"])
+@pytest.mark.parametrize("name", ["rabbitmq", "rabbitmq_43"])
+async def test_type_and_app_id(request: pytest.FixtureRequest, name: str, dialect: DialectName) -> None:
+    """What the page about moving says to send as `type` and `app_id` reaches pika as these."""
+    url, queue = request.getfixturevalue(name).url(), fresh()
+    messages = {
+        "0-9-1": Message(b"1", message_annotations={"x-opt-0-9-1": {"type": "created", "app-id": "shop"}}),
+        "1.0": Message(b"1", group_id="shop", message_annotations={"x-basic-type": "created"}),
+    }
+
+    def got() -> tuple[object, object]:
+        with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+            _, properties, _ = connection.channel().basic_get(queue, auto_ack=True)
+            return properties.type, properties.app_id
+
+    async with Connection(url) as connection, management(connection) as rabbit:
+        await rabbit.declare_queue(queue)
+        async with Connection(url, dialect=dialect) as sending, sending.sender(queue_address(queue)) as sender:
+            await sender.send(messages[dialect])
+        assert await anyio.to_thread.run_sync(got) == ("created", "shop")
 
 
 def test_example(broker: Server | Embedded) -> None:
