@@ -88,6 +88,37 @@ def test_site_builds_without_warnings(site: Path) -> None:
     assert 'class="tabbed-set' in (site / "start" / "first-steps" / "index.html").read_text()
 
 
+@of_site
+@pytest.mark.slow
+def test_site_asks_no_other_host(site: Path) -> None:
+    """A page has no style, script or picture from elsewhere: a reader's browser tells nobody else what it reads."""
+    pages = [page.read_text() for page in site.rglob("*.html")]
+    assert pages
+    loads = r"<(?:link [^>]*rel=.?(?:stylesheet|preconnect)[^>]*href|(?:script|img|iframe)[^>]* src)=.?(https?://[^\s\"'>]+)"
+    assert {found for page in pages for found in re.findall(loads, page)} == set()
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("graceful shutdown", "build/worker.md"),
+        ("backoff", "build/worker.md"),
+        ("poison", "build/worker.md"),
+        ("mutual TLS (mTLS)", "operate/tls.md"),
+        ("publish/subscribe (pub/sub)", "build/subscriptions.md"),
+        ("keepalive", "operate/reconnect.md"),
+        ("pydantic", "build/bodies.md"),
+        ("(RPC)", "build/services.md"),
+        ("prefetch", "build/credit.md"),
+        ("ack and nack", "build/settlement.md"),
+        ("idempotent", "build/exactly-once.md"),
+    ],
+)
+def test_words_that_newcomers_look_for(word: str, page: str) -> None:
+    """The search finds the page by the word that other libraries use: before its second heading."""
+    assert word in (ROOT / "docs" / page).read_text().partition("\n## ")[0].replace("\n", " ")
+
+
 def test_pages_and_pictures() -> None:
     """Each page is in the navigation, which names no other, and each picture is there: the builder looks at neither."""
     pages = {path.relative_to(ROOT / "docs").as_posix(): path.read_text() for path in (ROOT / "docs").rglob("*.md")}
