@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import traceback
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
@@ -12,10 +13,27 @@ from typing import Any
 
 import pytest
 
-from amqp10 import CbsTokens, ConnectionDetails, LoginTokens, Plain, SasKey, SQLiteDeliveryStore, Token
+from amqp10 import (
+    AmqpError,
+    CbsTokens,
+    Connection,
+    ConnectionDetails,
+    LoginTokens,
+    Message,
+    Plain,
+    Reconnect,
+    SasKey,
+    ScramSha256,
+    SQLiteDeliveryStore,
+    Token,
+)
 from amqp10._arguments import SECRETS as NAMES
+from amqp10.broker import Broker
+from amqp10.cli._lines import JSONLines
+from amqp10.otel import instrument, instrument_broker, uninstrument, uninstrument_broker
 
 from .kit.public_calls import NotMade, PublicCall, public_calls
+from .kit.telemetry import Seen
 
 SECRET = "hunter2"
 PACKAGES = (
@@ -230,3 +248,57 @@ def test_calls_reach_their_functions() -> None:
         reached.add(call.name)
     assert {"Connection", "Connection.receiver", "Sender.send_many", "EventHub.reader", "Worker"} <= reached
     assert len(reached) > 0.7 * len(CALLS)
+
+
+WAYS: dict[str, Any] = {
+    "URL": lambda url: Connection(url.replace("//", f"//u:{SECRET}@"), sasl=ScramSha256("u", SECRET), dialect="1.0"),
+    "0-9-1": lambda url: Connection(url.replace("//", f"//u:{SECRET}@"), dialect="0-9-1"),
+    "0-10": lambda url: Connection(url.replace("//", f"//u:{SECRET}@"), dialect="0-10"),
+    "fast": lambda url: Connection(url.replace("//", f"//u:{SECRET}@"), dialect="fast"),
+    "wrong": lambda url: Connection(url.replace("//", f"//u:not-{SECRET}@"), reconnect=Reconnect(attempt_timeout=5)),
+    "refused": lambda url: Connection(f"amqp://u:{SECRET}@127.0.0.1:1"),
+    "token": lambda url: Connection(url, tokens=LoginTokens(lambda _: SECRET, allow_insecure=True)),
+}
+"""Connections with a secret: logins in each dialect, one that is refused, and one without a server."""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_is_observed(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """No log record of any level, span, metric or repr shows a secret: of a login, an outage, errors and what is held.
+
+    The log has its frames too, and the broker is watched like the client.
+    """
+    caplog.set_level(logging.DEBUG)
+    seen, shown = Seen(), []
+    instrument(**seen.settings)
+    try:
+        async with Broker(users={"u": SECRET}) as broker:
+            instrument_broker(tracer_provider=seen.settings["tracer_provider"])
+            shown.append(repr(broker))
+            connection = WAYS[way](broker.url)
+            try:
+                async with connection, connection.sender("q") as sender, connection.receiver("q") as receiver:
+                    await sender.send(Message("x"))
+                    delivery = await receiver.receive()
+                    shown += map(repr, (connection, sender, receiver, delivery, connection.health(), connection.remote))
+                    with delivery:
+                        pass
+            except AmqpError as error:
+                shown += [repr(error), "".join(traceback.format_exception(error))]
+                assert way in ("wrong", "refused", "token")
+            shown += map(repr, (connection, broker.connections, connection.url))
+            metrics = seen.metrics()
+            uninstrument_broker()
+    finally:
+        uninstrument()
+    for record in caplog.records:
+        shown += [record.getMessage(), repr(vars(record)), JSONLines().format(record)]
+    spans = seen.spans()
+    shown += [each.to_json() for each in spans] + [repr(metrics)]
+    assert caplog.records
+    assert bool(spans) == (way not in ("wrong", "refused", "token"))
+    lines = [
+        line for each in shown for line in each.splitlines() if "lambda url" not in line
+    ]  # this file in tracebacks
+    assert [line for line in lines if SECRET in line or SECRET.encode().hex() in line] == []
