@@ -32,7 +32,7 @@ from amqp10 import (
     Worker,
     bridge,
 )
-from amqp10._arguments import SECRETS, check_type, checked, hints_of
+from amqp10._arguments import SECRETS, check_type, checked, counted, hints_of
 from amqp10.broker import Broker, read_config
 from amqp10.broker.azure import AzureConfig, EventHubConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from amqp10.rabbitmq import management
@@ -427,3 +427,9 @@ async def test_path_of_a_socket(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"path must be that of a socket to make: .*none"):
         async with Broker(path=tmp_path / "none" / "socket"):
             pass
+
+
+def test_counts_in_words() -> None:
+    """A noun behind a count is in the singular for one, and only for one."""
+    assert [counted(each, "message") for each in (0, 1, 2)] == ["0 messages", "1 message", "2 messages"]
+    assert [counted(each, "delivery") for each in (1, 3)] == ["1 delivery", "3 deliveries"]

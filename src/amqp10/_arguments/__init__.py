@@ -5,6 +5,7 @@ from .checking import check_keywords as check_keywords
 from .checking import check_range as check_range
 from .checking import check_type as check_type
 from .checking import checked as checked
+from .checking import counted as counted
 from .checking import file_of as file_of
 from .checking import hints_of as hints_of
 from .checking import with_article as with_article

@@ -357,6 +357,13 @@ def _takes_words(hint: Any) -> bool:
     return False
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, such as "1 message" or "2 deliveries"."""
+    if count != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun}"
+
+
 def with_article(noun: str) -> str:
     """Return a noun, such as the name of a class, behind "a" or "an"."""
     spoken_as_letters = noun[:2].isupper() and noun[0] in "FHLMNRSX"

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from .._arguments import counted
 from ..bridging import Bridge, BridgePlan, BridgeReport
 from ..bridging import bridge as make_bridge
 from ..bridging.internals import Role, reconnect_for
@@ -212,9 +213,11 @@ def bridge(
     try:
         start(run)
     except Interrupted:
-        if reports and reports[-1].in_flight and not store:
+        left = reports[-1].in_flight if reports else 0
+        if left and not store:
+            they = "it" if left == 1 else "they"
             raise Failure(
-                f"{reports[-1].in_flight} messages had no outcome in time and went back: they may be at the target, too"
+                f"{counted(left, 'message')} had no outcome in time and went back: {they} may be at the target, too"
             ) from None
         raise
     if reports and reports[-1].refused:

@@ -30,7 +30,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from .._arguments import check_range, checked, without_secrets
+from .._arguments import check_range, checked, counted, without_secrets
 from .._calls import Ungrouped, cancelled_elsewhere, in_thread
 from .._service import Service, ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
@@ -336,7 +336,7 @@ class Worker(Service):
                     with anyio.move_on_after(self.drain_timeout):
                         await self._stopped.wait()
                     if self.running:
-                        text = f"the handlers of {self.running} messages took over {self.drain_timeout:g} s"
+                        text = f"the handlers of {counted(self.running, 'message')} took over {self.drain_timeout:g} s"
                         end = "they are cancelled, the messages released"
                         if self._threads is not None:
                             end = (

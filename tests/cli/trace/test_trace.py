@@ -323,7 +323,7 @@ def test_unsettled_for_long() -> None:
     (found,) = analyze(read).values()
     assert read[7].problems == ["unsettled for 7.0 s"]
     (problem,) = found.problems
-    assert problem.startswith("1 deliveries of the client on channel 0 were unsettled at the end, the oldest for 19.0")
+    assert problem.startswith("1 delivery of the client on channel 0 was unsettled at the end, the oldest for 19.0")
 
 
 def test_prefetch() -> None:

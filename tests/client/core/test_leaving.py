@@ -63,7 +63,7 @@ async def test_nested_blocks_of_a_silent_peer(serve: Serve) -> None:
     watch = Watch()
     async with serve(close_timeout=LIMIT) as (peer, connection):
         peer.outcome = None
-        with pytest.raises(TimeoutError, match="1 deliveries"):
+        with pytest.raises(TimeoutError, match="1 delivery"):
             async with connection, connection.session() as session, session.receiver("a"), session.receiver("b"):
                 async with session.sender("q") as sender:
                     await sender.submit("x")
@@ -203,7 +203,7 @@ async def test_a_window_that_stays_shut(serve: Serve) -> None:
         peer,
         connection,
     ):
-        with pytest.raises(TimeoutError, match="1 deliveries"):
+        with pytest.raises(TimeoutError, match="1 delivery"):
             async with connection, connection.receiver("r"), connection.sender("q") as sender:
                 peer.stream.shut = True  # no flow opens the window again
                 await sender.submit(b"x" * 10_000)

@@ -36,7 +36,7 @@ async def test_the_last_message_is_cut_off(settle_mode: Any) -> None:
         async with ScriptedPeer() as peer, anyio.create_task_group() as tasks:
             tasks.start_soon(serve, peer)
             async with Connection(peer.url, close_timeout=0.2) as connection:
-                with pytest.raises(TimeoutError, match="1 deliveries had no outcome"):
+                with pytest.raises(TimeoutError, match="1 delivery had no outcome"):
                     async with connection.sender("q", settle_mode=settle_mode) as sender:
                         await sender.submit(Message(b"x" * 5000))
             tasks.cancel_scope.cancel()

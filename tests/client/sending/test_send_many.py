@@ -113,8 +113,9 @@ async def test_send_many_sends_what_it_has_taken(serve: Serve, window: int) -> N
                 with pytest.raises(MessageRejected) as caught:
                     await sender.send_many(given, window=window)
                 sent = len(peer.received)
+                messages = "message" if sent == 1 else "messages"
                 assert caught.value.__notes__ == [
-                    f"send_many: {sent} messages sent, 0 accepted, {sent} not accepted, 0 without an outcome"
+                    f"send_many: {sent} {messages} sent, 0 accepted, {sent} not accepted, 0 without an outcome"
                 ]
 
             tasks.start_soon(many)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..._arguments import counted
 from ...messaging import ACCEPTED, OUTCOMES, RELEASED, TXN_ID, Accepted, Error, TransactionalState
 from ...types import Symbol
 from .._log import notice
@@ -356,9 +357,11 @@ class ConsumerLink(LinkTaker, Consumer):
 
     def _tell_returned(self, count: int) -> None:
         if count:
-            text = f"{count} messages of {self._queue.name!r:.200} came back from link {self._link.name!r:.100}"
+            text = (
+                f"{counted(count, 'message')} of {self._queue.name!r:.200} came back from link {self._link.name!r:.100}"
+            )
             fields = {"queue": self._queue.name, "link": self._link.name, "count": count}
-            notice("messages_returned", logging.INFO, f"{text}, which ended without an outcome for them", **fields)
+            notice("messages_returned", logging.INFO, f"{text}, which ended without these outcomes", **fields)
 
     def end(self, kept: Iterable[OutgoingDelivery] = ()) -> None:
         """End the link, and give back what it held except `kept`, youngest first, so that each finds its place."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..._arguments import counted
+
 STARVED: Final = 1.0
 """Seconds without credit or window, while a sender may have messages, that count as a problem."""
 
@@ -278,8 +280,9 @@ class Analysis:
             old = [since for since in out.since.values() if self._now - since >= UNSETTLED]
             if old:
                 who = "client" if sent else "server"
+                were = "was" if len(old) == 1 else "were"
                 self.problems.append(
-                    f"{len(old)} deliveries of the {who} on {place} were unsettled at the end, "
+                    f"{counted(len(old), 'delivery')} of the {who} on {place} {were} unsettled at the end, "
                     f"the oldest for {self._now - min(old):.1f} s"
                 )
         for what, since in self._starved.items():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 
+from ..._arguments import counted
 from ...engine import LinkOwner, LinkTerms
 from ...errors import AmqpError, ConnectionClosed, LinkDetached, SessionEnded, Unsupported
 from ...messaging import NEWEST_CONNECTION, Source, Target, outlives_connection, outlives_link
@@ -626,7 +627,7 @@ class MessagesRepeated(LinkEvent):
     cause: AmqpError | None
 
     def said(self) -> str:
-        return f"{self._which} sends {self.count} messages again that had no outcome{because(self.cause)}"
+        return f"{self._which} sends {counted(self.count, 'message')} again that had no outcome{because(self.cause)}"
 
     def fields(self) -> dict[str, Any]:
         return {**LinkEvent.fields(self), "amqp_count": self.count, **cause_fields(self.cause)}
@@ -647,7 +648,7 @@ class MessagesUncertain(LinkEvent):
     cause: AmqpError | None
 
     def said(self) -> str:
-        return f"{self._which} does not know what became of {self.count} messages{because(self.cause)}"
+        return f"{self._which} does not know what became of {counted(self.count, 'message')}{because(self.cause)}"
 
     def fields(self) -> dict[str, Any]:
         return {**LinkEvent.fields(self), "amqp_count": self.count, **cause_fields(self.cause)}
@@ -668,7 +669,9 @@ class DeliveriesStale(LinkEvent):
     cause: AmqpError | None
 
     def said(self) -> str:
-        return f"{self.count} unsettled deliveries of {self._which} went back: they come again{because(self.cause)}"
+        returned = counted(self.count, "unsettled delivery")
+        again = "it comes again" if self.count == 1 else "they come again"
+        return f"{returned} of {self._which} went back: {again}{because(self.cause)}"
 
     def fields(self) -> dict[str, Any]:
         return {**LinkEvent.fields(self), "amqp_count": self.count, **cause_fields(self.cause)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from ..._arguments import counted
 from ...engine import OutcomeCounter
 from ...errors import AmqpError
 from ...messaging import Accepted, Message
@@ -238,6 +239,6 @@ class Pipeline(OutcomeCounter):
         """Return the numbers, for a note on an exception."""
         sent = self.accepted + self.not_accepted + self.in_flight
         return (
-            f"send_many: {sent} messages sent, {self.accepted} accepted, {self.not_accepted} not accepted, "
+            f"send_many: {counted(sent, 'message')} sent, {self.accepted} accepted, {self.not_accepted} not accepted, "
             f"{self.in_flight} without an outcome"
         )

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ..._arguments import Renamed, checked, current_names, made_by
+from ..._arguments import Renamed, checked, counted, current_names, made_by
 from ...errors import Unsupported
 from ...messaging import Message, Target
 from .._core.body_files import CHUNK, BodySource, chunks, size_of
@@ -323,4 +323,4 @@ class Sender(Link):
             core.cause_reported = True
             if core.cause is not None:
                 raise core.lost()
-            raise TimeoutError(f"{left} deliveries had no outcome when close_timeout had passed")
+            raise TimeoutError(f"{counted(left, 'delivery')} had no outcome when close_timeout had passed")
