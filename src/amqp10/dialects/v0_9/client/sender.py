@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ...._dispatcher import Handlers
 from ....engine import (
@@ -156,7 +156,7 @@ class ClientSender(ClientLink, PlainSender):
         more: bool = False,
     ) -> OutgoingDelivery:
         if self.credit <= 0 or not self.attached or more or (settled and not self._may_settle):
-            self._check_sendable(settled, more)
+            self._refuse(more)
         if not settled and not self._confirms:
             raise LocalProtocolError("the link's settle mode is 'settled': send with settled=True")
         if tag is None:
@@ -221,7 +221,8 @@ class ClientSender(ClientLink, PlainSender):
             tag = self._spare_tag.to_bytes(8, "big")
         return tag
 
-    def _check_sendable(self, settled: bool, more: bool) -> None:
+    def _refuse(self, more: bool) -> NoReturn:
+        """Raise the reason why a message cannot be sent now."""
         if not self.attached:
             raise LocalProtocolError(f"the link {self.name!r} is not attached")
         if more:
