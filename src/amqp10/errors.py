@@ -250,10 +250,11 @@ class StaleDelivery(AmqpError):
 class MessageNotAccepted(_ConditionError):
     """The receiver gave a message an outcome other than accepted (§3.4).
 
-    `outcome` is that outcome.
+    `outcome` is that outcome. `meaning` says what it means at this broker; empty if that is not known.
     """
 
     _no_reason = "the message was not accepted"
+    meaning: str = ""
 
     def __init__(
         self,
@@ -265,8 +266,12 @@ class MessageNotAccepted(_ConditionError):
         super().__init__(condition, description, info)
         self.outcome = outcome
 
+    def __str__(self) -> str:
+        return "; ".join(part for part in (super().__str__(), self.meaning) if part)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.condition, self.description, dict(self.info), self.outcome)
+        fields = (self.condition, self.description, dict(self.info), self.outcome)
+        return type(self), fields, {"meaning": self.meaning}
 
 
 class MessageRejected(MessageNotAccepted):

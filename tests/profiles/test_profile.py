@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from amqp10 import LinkDetached, MessageReleased, Source, Symbol, Target, Unsupported
@@ -57,12 +60,16 @@ def test_27_addresses() -> None:
 
 
 def test_explain() -> None:
-    """What an outcome or a condition means here is a note on the exception, once."""
+    """What an outcome means here is in its text, where logs show it; of a condition it is a note. Both stand once."""
     released = MessageReleased()
     PROFILE.explain(released)
     PROFILE.explain(released)
-    assert released.__notes__ == ["Test Broker: nobody wanted it"]
+    assert str(released) == "the receiver released the message; Test Broker: nobody wanted it"
+    assert not hasattr(released, "__notes__")
+    for other in (pickle.loads(pickle.dumps(released)), copy.copy(released)):
+        assert (str(other), other.meaning) == (str(released), "Test Broker: nobody wanted it")
     gone = LinkDetached("amqp:not-found", "no such node")
+    PROFILE.explain(gone)
     PROFILE.explain(gone)
     assert gone.__notes__ == ["Test Broker: declare it"]
     other = LinkDetached("amqp:internal-error")

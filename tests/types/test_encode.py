@@ -7,7 +7,7 @@ import gc
 import math
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -90,6 +90,12 @@ SMALLEST: list[tuple[Any, str]] = [
     (Described(Symbol("x"), 1), "00a301785501"),
     (Described(ULong(1), Described(ULong(2), None)), "0053010053" + "0240"),
 ]
+
+
+class Hue(enum.Enum):
+    """A value of a program that AMQP has no type for."""
+
+    RED = "red"
 
 
 @dataclass
@@ -282,6 +288,11 @@ def test_what_has_no_encoding_is_refused(value: Any) -> None:
         (Map([("k", {"z": 2**63})]), "['k']['z']: 9223372036854775808 is out of range for long"),
         (Described(Symbol("d"), [object]), ".value[0]: a type has no AMQP type"),
         ({1}, "a set has no AMQP type: make it a list"),
+        (
+            [date(2026, 1, 1)],
+            "[0]: a date has no AMQP type: make it text, with isoformat(), or a datetime with a time zone",
+        ),
+        ({"a": Hue.RED}, "['a']: a Hue has no AMQP type: give its value"),
         ([Row(1)], "[0]: a Row has no AMQP type: make it a dict, with dataclasses.asdict"),
         ({"a": Map([(1, 1), (1, 1)])}, "['a']: a map has the same key twice"),
     ],

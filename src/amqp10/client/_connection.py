@@ -683,7 +683,8 @@ class Connection(LinkFactory, Generic[DialectT]):
         if self._native is None:
             dialect = self._core.supervisor.dialect
             if dialect is None or dialect.native is None:
-                raise Unsupported(f"dialect {self.dialect!r} has no native API")
+                instead = "; amqp10.rabbitmq.management declares at RabbitMQ" if dialect is not None else ""
+                raise Unsupported(f"dialect {self.dialect!r} has no native API{instead}")
             module, _, name = dialect.native.partition(":")
             self._native = getattr(import_module(module), name)(self)
         return self._native

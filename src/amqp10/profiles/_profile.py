@@ -177,10 +177,17 @@ class Profile:
         return fields
 
     def explain(self, error: AmqpError) -> None:
-        """Add the meaning of the error at this broker as a note, if the profile has a hint."""
+        """Add the meaning of the error at this broker, if the profile has a hint.
+
+        It becomes part of an outcome's text, since the peer mostly says nothing else, and a note of other errors.
+        """
         hint = self.hints.get(_key(error))
+        if not hint:
+            return
         note = f"{self.title}: {hint}"
-        if hint and note not in getattr(error, "__notes__", ()):
+        if isinstance(error, MessageNotAccepted):
+            error.meaning = note
+        elif note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
 

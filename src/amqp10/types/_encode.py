@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
@@ -156,6 +157,10 @@ class _Writers(dict[type, Writer]):
         hint = ""
         if issubclass(python, Set):
             hint = ": make it a list"
+        elif issubclass(python, Enum):
+            hint = ": give its value"
+        elif issubclass(python, date):
+            hint = ": make it text, with isoformat(), or a datetime with a time zone"
         elif is_dataclass(python):
             hint = ": make it a dict, with dataclasses.asdict"
         name = python.__qualname__
