@@ -11,6 +11,7 @@ from amqp10.broker._errors import Refused as AddressError
 from amqp10.broker._management.requests import Requests, check_owner
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.dialects.v0_10.server.declare import RULES
 from amqp10.engine import (
     Bind,
     BindingFacts,
@@ -188,6 +189,31 @@ def test_exclusive_for_a_session(ask: Asking, other: Asking, vhost: VirtualHostC
     assert ask(DeclareQueue("q", durable=True)).messages == 3
     cast(Queue, vhost.nodes["q"]).add_consumer(Taker())
     refused(ask, mine, "amqp:resource-locked")
+
+
+def test_differences_have_their_names(ask: Asking, vhost: VirtualHostCore) -> None:
+    """A queue or exchange declared otherwise is refused with each difference, by the name of its argument."""
+    ask(DeclareQueue("q", durable=True, arguments={"x-dead-letter-exchange": "logs.dlx", "x-max-length": 5}))
+    with pytest.raises(Refused) as queue:
+        ask(DeclareQueue("q", arguments={"x-queue-type": "quorum", "x-max-length": 5, "x-own": 1}))
+    assert str(queue.value) == (
+        "queue 'q' has durable True, not False; x-dead-letter-exchange 'logs.dlx', not None; "
+        "x-queue-type 'classic', not 'quorum'"
+    )
+    ask(DeclareExchange("e", "topic", durable=True, alternate="rest"))
+    with pytest.raises(Refused) as exchange:
+        ask(DeclareExchange("e", "direct", durable=True))
+    assert str(exchange.value) == ("exchange 'e' has type 'topic', not 'direct'; alternate-exchange 'rest', not None")
+
+
+def test_differences_in_0_10(vhost: VirtualHostCore) -> None:
+    """There the exchange of dead letters is a field, alternate-exchange, and no arguments are compared."""
+    ask = Asking(vhost)
+    ask.request_rules = RULES
+    ask(DeclareExchange("a", "topic"))
+    ask(DeclareQueue("q", arguments={"x-dead-letter-exchange": "a"}))
+    with pytest.raises(Refused, match=r"^queue 'q' has alternate-exchange 'a', not 'b'$"):
+        ask(DeclareQueue("q", arguments={"x-dead-letter-exchange": "b", "x-max-length": 1}))
 
 
 def test_delete_and_purge(ask: Asking, vhost: VirtualHostCore) -> None:

@@ -415,14 +415,23 @@ def check_same(what: str, rules: RequestRules, *terms: tuple[str, object, object
 
     Args:
         what: the queue or exchange, for the error.
-        terms: the name of each term, its value, and the declared value.
+        terms: the name of each term, its value, and the declared value. A mapping has arguments, each named as such.
 
     Raises:
-        Refused: a value differs.
+        Refused: values differ; it names all of them.
     """
+    different: list[tuple[str, object, object]] = []
     for name, value, declared in terms:
-        if rules.differs(name, value, declared):
-            raise Refused(rules.different, f"{what} has {name} {value!r}, not {declared!r}")
+        if not rules.differs(name, value, declared):
+            continue
+        if isinstance(value, Mapping) and isinstance(declared, Mapping):
+            both = [(each, value.get(each), declared.get(each)) for each in sorted({*value, *declared})]
+            different += [(each, one, other) for each, one, other in both if one != other]
+        else:
+            different.append((name, value, declared))
+    if different:
+        words = "; ".join(f"{name} {value!r:.80}, not {declared!r:.80}" for name, value, declared in different)
+        raise Refused(rules.different, f"{what} has {words}")
 
 
 def count(route: Route) -> None:
