@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from .._dispatcher import Dispatcher, Handlers
+from ._dispatcher import Dispatcher, Handlers
 from ._events import (
     Authenticated,
     ConnectionEnded,

@@ -12,13 +12,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
 from ...engine import (
     ConnectionEnded,
     ConnectionTerms,
     CreditChanged,
+    Dispatcher,
     Event,
+    Handlers,
     OutcomesReceived,
     OutgoingDelivery,
     Role,

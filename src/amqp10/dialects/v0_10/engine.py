@@ -12,12 +12,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
 from ...engine import (
     ConnectionEnded,
     ConnectionTerms,
+    Dispatcher,
     Event,
+    Handlers,
     Role,
     foreign_header,
 )

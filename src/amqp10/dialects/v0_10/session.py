@@ -10,9 +10,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
-from ...engine import OutcomesReceived, Session, SessionTerms, SessionUnmapped, SettlementsReceived
+from ...engine import (
+    Dispatcher,
+    Handlers,
+    OutcomesReceived,
+    Session,
+    SessionTerms,
+    SessionUnmapped,
+    SettlementsReceived,
+)
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
 from ...types import SERIAL_MASK

@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
+from ...engine import Dispatcher, Handlers
 from ...errors import AmqpError, RemoteProtocolError
 from ...messaging import Error
 from .._kit.partial import NO_ROOM, most_in_part

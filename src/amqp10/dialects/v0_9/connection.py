@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ..._dispatcher import Dispatcher, Handlers
 from ..._version import __version__
+from ...engine import Dispatcher, Handlers
 from ...errors import AmqpError, ConnectionClosed
 from .codes import Fault, as_error, as_exception
 from .states import Step

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
-from ...engine import LinkAttached, LinkTerms, SessionTerms, SessionUnmapped, WindowOpened
+from ...engine import Dispatcher, Handlers, LinkAttached, LinkTerms, SessionTerms, SessionUnmapped, WindowOpened
 from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
 from ...types import SERIAL_MASK, Described

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...._dispatcher import Handlers
+from ....engine import Handlers
 from ....errors import LocalProtocolError
 from ....messaging import Error
 from ..message.destinations import apply_filters

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from ...._dispatcher import Dispatcher, Handlers
 from ...._machine import Machine
+from ....engine import Dispatcher, Handlers
 from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ....types import Symbol

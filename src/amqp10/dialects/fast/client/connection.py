@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...._dispatcher import Handlers
 from ....engine import (
     OTHER_PROTOCOLS,
     Authenticated,
     ConnectionOpened,
     ConnectionTerms,
+    Handlers,
     Role,
     SenderLink,
     foreign_header,

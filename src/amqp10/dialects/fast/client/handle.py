@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...._dispatcher import Dispatcher, Handlers
 from ...._machine import Machine
+from ....engine import Dispatcher, Handlers
 from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ..codes import code_of, error_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...._dispatcher import Handlers
-from ....engine import PendingRequest, RequestAnswered
+from ....engine import Handlers, PendingRequest, RequestAnswered
 from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, RequestRefused, SessionEnded, Unsupported
 from ....messaging import Error
 from ..message.destinations import QUEUE

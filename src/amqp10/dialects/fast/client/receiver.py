@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...._dispatcher import Handlers
 from ....engine import (
     DeliveriesReceived,
     DeliveriesUnresumed,
     FlowReceived,
+    Handlers,
     IncomingDelivery,
     IncomingStream,
     LinkAttached,

@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ...._dispatcher import Handlers
-from ....engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery
+from ....engine import DeliveriesUnresumed, Handlers, LinkAttached, LinkTerms, OutgoingDelivery
 from ....errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
 from ....messaging import ACCEPTED, Error, Rejected, Returned, Target, TransactionalState, read_properties
 from ..._kit.links import PlainSender

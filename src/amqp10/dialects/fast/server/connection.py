@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...._dispatcher import Handlers
-from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionBegun
+from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Handlers, Role, SessionBegun
 from ....errors import LocalProtocolError, RemoteProtocolError, Unsupported
 from ....messaging import Error
 from ....sasl import Success

@@ -11,9 +11,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...._dispatcher import Dispatcher, Handlers
 from ...._machine import Machine
-from ....engine import LinkTerms
+from ....engine import Dispatcher, Handlers, LinkTerms
 from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ....types import Symbol, UInt

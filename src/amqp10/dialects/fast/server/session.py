@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...._dispatcher import Dispatcher, Handlers
-from ....engine import LinkTerms, OutgoingDelivery, SessionTerms, SessionUnmapped
+from ....engine import Dispatcher, Handlers, LinkTerms, OutgoingDelivery, SessionTerms, SessionUnmapped
 from ....errors import LocalProtocolError
 from ....messaging import ACCEPTED, DeliveryState, Error, TransactionalState
 from ....types import Symbol, serial_add, serial_lt

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from ...._dispatcher import Handlers
-from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Engine, Role, SessionTerms
+from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Engine, Handlers, Role, SessionTerms
 from ....errors import AmqpError, AuthenticationFailed, ConnectionClosed, LocalProtocolError
 from ..engine import V010Engine, out_of_order
 from ..login import ClientLogin

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import uuid4
 
-from ...._dispatcher import Handlers
 from ....engine import (
     ON_DEMAND_ARGUMENT,
     ON_DEMAND_CAPABILITY,
     Address,
     CreditChanged,
+    Handlers,
     LinkTerms,
     PendingRequest,
     Request,

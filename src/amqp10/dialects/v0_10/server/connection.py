@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ...._dispatcher import Handlers
-from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionBegun, SessionTerms
+from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Handlers, Role, SessionBegun, SessionTerms
 from ....errors import AuthenticationFailed, LocalProtocolError, RemoteProtocolError
 from ..._kit.backlog import Backlog
 from ..engine import V010Engine, out_of_order

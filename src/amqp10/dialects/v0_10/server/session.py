@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from ...._dispatcher import Handlers
 from ....engine import (
     Acquire,
     DeleteQueue,
+    Handlers,
     LinkAttached,
     LinkTerms,
     PendingRequest,

@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...._dispatcher import Dispatcher, Handlers
 from ....engine import (
     BranchId,
     CompleteBranch,
     DeliveriesReceived,
+    Dispatcher,
+    Handlers,
     IncomingDelivery,
     LimitBranch,
     PrepareBranch,

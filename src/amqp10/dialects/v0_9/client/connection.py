@@ -13,11 +13,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...._dispatcher import Handlers
 from ....engine import (
     Authenticated,
     ConnectionOpened,
     ConnectionTerms,
+    Handlers,
     PeerBlocked,
     PendingRequest,
     RequestAnswered,

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from ...._dispatcher import Handlers
 from ....engine import (
     ON_DEMAND_CAPABILITY,
     DeclareQueue,
     DeleteQueue,
     ExchangeFacts,
+    Handlers,
     PendingRequest,
     QueryExchange,
     QueryQueue,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...._dispatcher import Handlers
-from ....engine import FlowReceived
+from ....engine import FlowReceived, Handlers
 from ....errors import DecodeError, LinkDetached
 from ....messaging import Error, Source, Target
 from ..channel import BASIC

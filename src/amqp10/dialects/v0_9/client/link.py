@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...._dispatcher import Handlers
 from ....engine import (
     ON_DEMAND_CAPABILITY,
     Address,
     DeliveriesUnresumed,
+    Handlers,
     LinkAttached,
     LinkTerms,
     parse_address,

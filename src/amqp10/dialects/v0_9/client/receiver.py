@@ -17,8 +17,15 @@ from functools import partial
 from struct import pack
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...._dispatcher import Handlers
-from ....engine import DeliveriesUnresumed, FlowReceived, IncomingDelivery, LinkTerms, PendingRequest, RequestAnswered
+from ....engine import (
+    DeliveriesUnresumed,
+    FlowReceived,
+    Handlers,
+    IncomingDelivery,
+    LinkTerms,
+    PendingRequest,
+    RequestAnswered,
+)
 from ....errors import AmqpError, LinkDetached, LocalProtocolError
 from ....messaging import Accepted, DeliveryState, Source, TransactionalState
 from ....messaging.payloads import ForeignPayload

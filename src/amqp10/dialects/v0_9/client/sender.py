@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from ...._dispatcher import Handlers
 from ....engine import (
     CreditChanged,
+    Handlers,
     LinkTerms,
     OutcomeCounter,
     OutcomesReceived,

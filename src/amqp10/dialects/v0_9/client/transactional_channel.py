@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from ...._dispatcher import Handlers
+from ....engine import Handlers
 from ....errors import RemoteProtocolError
 from ....messaging import DeliveryState, Error
 from ..._kit.coordinators import rejected

@@ -14,8 +14,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from ...._dispatcher import Handlers
-from ....engine import CreditChanged, LinkAttached, LinkTerms, OutcomesReceived, OutgoingDelivery
+from ....engine import CreditChanged, Handlers, LinkAttached, LinkTerms, OutcomesReceived, OutgoingDelivery
 from ....errors import AmqpError, LocalProtocolError
 from ....messaging import (
     ACCEPTED,

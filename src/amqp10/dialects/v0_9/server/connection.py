@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...._dispatcher import Handlers
-from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionTerms
+from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Handlers, Role, SessionTerms
 from ....errors import AuthenticationFailed, LocalProtocolError
 from ....sasl import Challenge, ServerHandshake, Success
 from ....sasl import Step as LoginStep

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...._dispatcher import Handlers
 from ....engine import (
     DeclareQueue,
+    Handlers,
     PendingRequest,
     Request,
     RequestReceived,

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from amqp10._dispatcher import Dispatcher, Handlers
+from amqp10.engine import Dispatcher, Handlers
 
 
 class Base(Dispatcher):
