@@ -25,6 +25,16 @@ from amqp10.broker import Broker
 from amqp10.messaging import MessageFields
 from amqp10.testing import BackgroundBroker
 
+BESIDE = ["sync", "rabbitmq", "azure", "worker", "otel", "broker", "testing"]
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_help_names_what_stands_beside(name: str) -> None:
+    """`help(amqp10)` tells which modules a program may import beside `amqp10` itself."""
+    assert f" amqp10.{name} " in (amqp10.__doc__ or "")
+    importlib.import_module(f"amqp10.{name}")
+
+
 PACKAGES = [
     "amqp10",
     "amqp10.amqp010",

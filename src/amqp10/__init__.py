@@ -4,8 +4,18 @@
         async with connection.sender("orders") as sender:
             await sender.send(Message("hello"))
 
-`amqp10` has the client's classes and errors. The embedded broker is `amqp10.broker`, the test kit `amqp10.testing`.
-To read the code, begin with docs/concepts/design.md of the repository: it shows the packages and the way of a message.
+`amqp10` has the client's classes and errors, and these modules stand beside it:
+
+    amqp10.sync      the client without async
+    amqp10.rabbitmq  queues, exchanges and bindings of RabbitMQ
+    amqp10.azure     Service Bus and Event Hubs
+    amqp10.worker    handlers with retries, dead letters and a graceful shutdown
+    amqp10.otel      traces and metrics by OpenTelemetry
+    amqp10.broker    the embedded broker
+    amqp10.testing   the test kit
+
+`help(amqp10.sync)` describes one of them, and `amqp10 --help` the commands. To read the code, begin with the page
+"How it is built" of the documentation: it shows the packages and the way of a message.
 """
 
 import importlib
