@@ -20,7 +20,7 @@ async def main() -> None:
         print("listed:", *index.numbers)
         for number in reversed(index.numbers):
             message = await connection.native.show("orders", number)
-            print(f"{number} is {message.message_id}, {message.body}")
+            print(number, "is", message.message_id, "with", message.body)
 
         async with (
             connection.receiver("orders") as receiver,

@@ -23,11 +23,9 @@ async def main(url: str, path: Path) -> None:
                 "exactly-once", name="out", receiver_settle_mode="second"
             ) as sender:
                 # Sent by the last run, which did not hear what became of it
-                for delivery in sender.recovered:
+                for left in sender.recovered:
                     print(
-                        "left:",
-                        Message.decode(delivery.payload).body,
-                        await delivery.outcome(),
+                        "left:", Message.decode(left.payload).body, await left.outcome()
                     )
                 for number in range(3):
                     await sender.send(Message(number, durable=True))

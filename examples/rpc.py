@@ -47,7 +47,7 @@ METHODS = {"add": add, "divide": divide}
 
 async def result(message: Message) -> Message:
     try:
-        reply = Message(await METHODS[message.subject](*message.body))
+        reply = Message(await METHODS[message.subject or ""](*message.body))
         reply.encode()  # raises here if the value has no AMQP type
     except Exception as error:
         return Message(f"{type(error).__name__}: {error}", subject="error")

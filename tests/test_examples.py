@@ -50,7 +50,7 @@ EXPECTED = {
     "amqp_0_9_1.py": "nobody wants db.info\ndisk full came as db.error\nerrors has 0\n",
     "amqp_0_10.py": "errors has 2\ndisk full came as db.error\nno route came as net.error\nprepared: ['order 4711']\n"
     "nothing yet: 0\npart of something larger\n",
-    "amqp_fast.py": "listed: 1 2 3\n3 is id-3, order 3\n2 is id-2, order 2\n1 is id-1, order 1\n"
+    "amqp_fast.py": "listed: 1 2 3\n3 is id-3 with order 3\n2 is id-2 with order 2\n1 is id-1 with order 1\n"
     "done as a whole: order 1\nno: the dialect has no outcome rejected\n",
     "dialects.py": (ROOT / "docs" / "older" / "dialects.txt").read_text(),
     "exchanges.py": "errors has 1\neverything has 2\ndisk full came by logs with db.error\n"
@@ -125,6 +125,25 @@ def test_to_deploy(name: str) -> None:
     command = [sys.executable, "-W", "error", "demo.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
     assert (done.stdout, done.stderr) == (shown[1], "")
+
+
+@pytest.mark.slow
+def test_types(tmp_path: Path) -> None:
+    """A program that is copied has no fault for mypy, but that some of its functions have no annotations."""
+    allowed = ["untyped-defs", "incomplete-defs", "untyped-calls", "any-generics"]
+    elsewhere = ["import-not-found", "import-untyped", "misc", "no-any-return"]  # what a dependency has no types for
+    command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--explicit-package-bases"]
+    command += [f"--allow-{each}" for each in allowed] + [f"--disable-error-code={each}" for each in elsewhere]
+    programs = [path for path in (ROOT / "examples").rglob("*.py") if "spark" not in path.parts]
+    done = subprocess.run(
+        [*command, "--cache-dir", str(tmp_path), *map(str, programs)],
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": "src"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow

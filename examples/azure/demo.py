@@ -27,7 +27,7 @@ async def work_with(text: str) -> None:
             for number, (item, count) in enumerate(ORDERS):
                 order = {"id": number, "item": item, "count": count}
                 await sender.send(Message(json.dumps(order).encode()))
-        totals = []
+        totals: list[float] = []
         async with bus.receiver("invoices") as receiver:
             while len(totals) < 3:
                 async with await receiver.receive() as message:

@@ -36,6 +36,7 @@ async def main() -> None:
     # Until the worker runs, SIGTERM cancels the wait for Azure. Process 1 of a
     # container would otherwise ignore it.
     starting = asyncio.current_task()
+    assert starting is not None  # this runs in a task
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)
     bus = service_bus()
 

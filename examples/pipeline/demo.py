@@ -45,7 +45,7 @@ with BackgroundBroker(queues=["orders-new", "orders-priced", "orders-dead"]) as 
         for process in processes:
             process.terminate()
             process.wait()
-    found = {"orders-priced": set(), "orders-dead": set()}
+    found: dict[str, set[object]] = {"orders-priced": set(), "orders-dead": set()}
     with Connection(broker.url) as connection:
         for queue, ids in found.items():
             with connection.browser(queue) as browser:

@@ -39,6 +39,7 @@ async def main() -> None:
     # Until the worker runs, SIGTERM cancels the wait for the broker. Process 1 of a
     # container would otherwise ignore it.
     starting = asyncio.current_task()
+    assert starting is not None  # this runs in a task
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)
     urls, settings = from_environment()
     # Both the first connection and later ones wait for the broker; a killed step frees

@@ -3,8 +3,8 @@
 from amqp10 import Connection, DeadLetter, Message, Reconnect, Retries, Worker
 
 
-def connect(url: str, **settings: float) -> Connection:
-    return Connection(url, reconnect=Reconnect(**settings))
+def connect(url: str, reconnect: Reconnect | None = None) -> Connection:
+    return Connection(url, reconnect=reconnect or Reconnect())
 
 
 async def place(connection: Connection, order: int) -> None:

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from shop import Shop, connect, place
 
-from amqp10 import Connection, Error, LinkDetached, MessageRejected, Rejected
+from amqp10 import Connection, Error, LinkDetached, MessageRejected, Reconnect, Rejected
 from amqp10.broker import Broker
 from amqp10.testing import Disposition, FaultProxy, Transfer
 
@@ -49,8 +49,8 @@ async def test_the_connection_is_cut(amqp_broker):
     """
     shop = Shop()
     async with FaultProxy(amqp_broker.url) as proxy:
-        settings = {"initial_delay": 0.01, "resume_timeout": 0}
-        async with connect(proxy.url, **settings) as connection, shop.worker(connection):
+        quick = Reconnect(initial_delay=0.01, resume_timeout=0)
+        async with connect(proxy.url, quick) as connection, shop.worker(connection):
             for order in range(20):
                 if order % 7 == 0:
                     proxy.cut(reset=True)
