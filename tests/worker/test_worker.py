@@ -774,7 +774,7 @@ def test_delays_grow() -> None:
 
 
 async def test_logged(queues: Queues, caplog: pytest.LogCaptureFixture) -> None:
-    """One line for each failed attempt, with where, and one for the dead letter."""
+    """One line for each failed attempt, with where, and one for the dead letter, which has the traceback."""
     caplog.set_level(logging.INFO, "amqp10.worker")
 
     async def handle(message: Message) -> None:
@@ -789,7 +789,46 @@ async def test_logged(queues: Queues, caplog: pytest.LogCaptureFixture) -> None:
         ("WARNING", "orders: attempt 1 of 2 failed, the next is in 0 s: ValueError: bad order"),
         ("ERROR", "orders: dead-lettered: amqp:internal-error: ValueError: bad order (attempt 2 of 2)"),
     ]
-    assert all(record.exc_info for record in caplog.records if record.name == "amqp10.worker")
+    assert [bool(record.exc_info) for record in caplog.records if record.name == "amqp10.worker"] == [False, True]
+
+
+async def test_all_tracebacks(queues: Queues, caplog: pytest.LogCaptureFixture) -> None:
+    """At the level DEBUG each attempt has its traceback."""
+    caplog.set_level(logging.DEBUG, "amqp10.worker")
+
+    async def handle(message: Message) -> None:
+        raise ValueError("bad order")
+
+    await queues.put("orders", ["x"])
+    retries = Retries(attempts=3, initial_delay=0)
+    async with Worker(queues.connection, "orders", handle, retries=retries, dead_letters="dead") as worker:
+        await until_done(worker, 1)
+    assert [bool(record.exc_info) for record in caplog.records if record.name == "amqp10.worker"] == [True] * 3
+
+
+async def test_warned_of_endless_releases(queues: Queues, caplog: pytest.LogCaptureFixture) -> None:
+    """A handler that releases one message again and again is told once what to do; one that does it at times is not."""
+    caplog.set_level(logging.INFO, "amqp10.worker")
+    calls = 0
+
+    async def handle(message: Message) -> Released | None:
+        nonlocal calls
+        calls += 1
+        if calls <= 98 or 99 < calls < 350:
+            return Released()
+        return None
+
+    await queues.put("orders", ["x", "y"])
+    async with Worker(queues.connection, "orders", handle, concurrency=1, prefetch=1) as worker:
+        await until_done(worker, 350)
+    (line,) = [record for record in caplog.records if record.name == "amqp10.worker"]
+    assert (line.levelname, line.__dict__["amqp_event"], line.__dict__["amqp_count"]) == (
+        "WARNING",
+        "released_again",
+        100,
+    )
+    assert "released 100 messages in a row" in line.getMessage()
+    assert "raise Retry(delay=...)" in line.getMessage()
 
 
 async def test_fields_of_the_log(queues: Queues, caplog: pytest.LogCaptureFixture) -> None:

@@ -44,7 +44,7 @@ from ..errors import (
     StaleDelivery,
     Unsupported,
 )
-from ..messaging import ACCEPTED, OUTCOMES, Error, Message, Outcome, Rejected, Source
+from ..messaging import ACCEPTED, OUTCOMES, Error, Message, Outcome, Rejected, Released, Source
 from ..messaging.sections import may_hold
 from ..net import visible
 from ..types import Symbol
@@ -78,6 +78,9 @@ ATTEMPTS: Final = Symbol("x-opt-dead-letter-attempts")
 """The message annotations of a dead letter that the worker sent."""
 
 _FAILED_ATTEMPTS: Final = FAILED_ATTEMPTS.encode()
+
+_MANY_RELEASED: Final = 100
+"""Released messages in a row that are worth a warning."""
 
 _GONE = (AmqpError, anyio.ClosedResourceError)
 """Errors of an outcome whose link ended or was lost."""
@@ -291,6 +294,9 @@ class Worker(Service):
         self._idle: deque[anyio.Event] = deque()  # of idle tasks
         self._receiving = False  # a task is in the receiver
         self._wait: anyio.CancelScope | None = None  # the task waits there
+        self._released_in_a_row = 0  # outcomes of the handler, the last of them when `handled` was as follows
+        self._handled_at_release = 0
+        self._warned_of_releases = False
         self._called = 0  # tasks that were woken or started, and do not run yet
         self._block = ServiceBlock("worker", "Worker(...)")
         self._stopping = self._block.stopping
@@ -651,7 +657,28 @@ class Worker(Service):
                 await self._reject(job, outcome)
             else:
                 finished.append((job, outcome if outcome is not None else ACCEPTED))
+        handled_before = self.handled
         self.handled += await self._settle(finished)
+        if all(isinstance(outcome, Released) for _, outcome in finished):
+            self._released_again(len(finished), handled_before)
+
+    def _released_again(self, count: int, handled_before: int) -> None:
+        """Warn once if many outcomes in a row were released: such a message arrives again at once, without an end.
+
+        Args:
+            count: the number of messages that were released now.
+            handled_before: `handled` before them.
+        """
+        in_a_row = handled_before == self._handled_at_release  # else other outcomes came between
+        self._released_in_a_row = count + (self._released_in_a_row if in_a_row else 0)
+        self._handled_at_release = self.handled
+        if self._released_in_a_row >= _MANY_RELEASED and not self._warned_of_releases:
+            self._warned_of_releases = True
+            text = (
+                f"the handler released {self._released_in_a_row} messages in a row; a released message comes again at "
+                "once, uncounted and without limit: to try again later, raise Retry(delay=...)"
+            )
+            self._notice("released_again", logging.WARNING, text, count=self._released_in_a_row)
 
     def _outcomes(self, result: Any, count: int) -> Sequence[Outcome | None]:
         """Return the outcomes that a handler returned for a batch.
@@ -701,7 +728,8 @@ class Worker(Service):
                 *("handler_failed", logging.WARNING),
                 f"attempt {job.attempt} of {self._retries.attempts} failed, the next is in {delay:.3g} s: {reason}",
                 job,
-                exc_info=None if isinstance(error, Retry) else error,
+                # The traceback of every attempt would fill the log: that of the last one is enough.
+                exc_info=error if _log.isEnabledFor(logging.DEBUG) and not isinstance(error, Retry) else None,
                 attempt=job.attempt,
                 again_in=delay,
                 error=reason,
