@@ -19,7 +19,7 @@ from amqp10.bridging._plan import BridgePlan, PlannedEnd
 from amqp10.cli._bridge import show
 from amqp10.cli._jsonform import from_json
 from amqp10.cli._main import words
-from amqp10.cli._probe import HEADERS, meaning
+from amqp10.cli._probe import HEADERS, meaning, mechanisms_in_start
 from amqp10.cli._receive import Printer
 from amqp10.testing import CertificateAuthority, Close, Detach, Disposition, Flow, ScriptedPeer, Transfer
 
@@ -315,6 +315,21 @@ def test_a_certificate_is_a_login(amqp10: Commands, other_broker: Starter, tmp_p
     assert sent.code == 0, sent.err
     assert amqp10("send", url, "q", "x", *trust).code == 3
     assert json.loads(amqp10("probe", url, "--json", *trust, *mine).out)["sasl_mechanisms"] == ["EXTERNAL"]
+
+
+def test_mechanisms_without_1_0(amqp10: Commands, other_broker: Starter) -> None:
+    """A server of 0-9-1 alone names its mechanisms in connection.start."""
+    _, url = other_broker("--user", "guest:guest", "--dialect", "0-9-1")
+    mechanisms = json.loads(amqp10("probe", url, "--json").out)["sasl_mechanisms"]
+    assert {"PLAIN", "AMQPLAIN"} <= set(mechanisms)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 400 Bad Request", b"\x01\0\0\xff\xff\xff\xff", b"\x01\0\0\0\0\0\x01x\xce"]
+)
+def test_no_mechanisms_in_an_odd_start(answer: bytes) -> None:
+    """What is no connection.start has none, whatever it is."""
+    assert mechanisms_in_start(answer) == []
 
 
 def test_kinds_of_errors_read_as_words() -> None:

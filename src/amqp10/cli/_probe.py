@@ -15,6 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..dialects.v0_9.wire.frames import FrameReader as OlderFrameReader
+from ..dialects.v0_9.wire.methods import ConnectionStart
+from ..dialects.v0_9.wire.variant import V0_9_1
 from ..dialects.v1_0.wire.frames import SASL_HEADER, FrameReader
 from ..dialects.v1_0.wire.performatives import SaslMechanisms
 from ..engine import dialect
@@ -120,6 +123,18 @@ def mechanisms_in(answer: bytes) -> list[str]:
     return [str(name) for name in performative.sasl_server_mechanisms]
 
 
+def mechanisms_in_start(answer: bytes) -> list[str]:
+    """Return the mechanisms of connection.start, the answer to the header of 0-9-1."""
+    reader = OlderFrameReader(V0_9_1.framing, 65_536)
+    reader.feed(answer)
+    try:
+        frame = next(reader.frames(), None)
+        method = None if frame is None else V0_9_1.methods.decode(frame[2])
+    except AmqpError:
+        return []
+    return method.mechanisms.decode("ascii", "replace").split() if isinstance(method, ConnectionStart) else []
+
+
 def _tells_enough(answer: bytes) -> bool:
     """Return whether `answer` has a header, or enough of connection.start to tell 0-8 and the draft of 0-9 apart."""
     return len(answer) >= (12 if answer[:1] == b"\x01" else 8)
@@ -140,6 +155,9 @@ async def examine(peer: Peer) -> tuple[Report, int]:
     if report.headers["AMQP 1.0 with SASL"] == "spoken":
         answer, _ = await ask(endpoint, peer, SASL_HEADER, mechanisms_in)
         report.sasl_mechanisms = mechanisms_in(answer)
+    elif report.headers["AMQP 0-9-1"] == "spoken":
+        answer, _ = await ask(endpoint, peer, V0_9_1.header, mechanisms_in_start)
+        report.sasl_mechanisms = mechanisms_in_start(answer)
     code = 0
     try:
         with anyio.fail_after(10):
