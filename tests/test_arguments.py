@@ -334,6 +334,8 @@ SILENT: dict[tuple[str, str], str] = {
     ("data_head", "size"): "called for each message",
     ("patch_header", "delivery_count"): "called for each message: refused where it is encoded",
     ("patch_header", "priority"): "called for each message: refused where it is encoded",
+    ("Native.list", "after"): "the dialect refuses it where it is encoded",
+    ("Native.show", "number"): "the dialect refuses it where it is encoded",
 }
 """Numeric arguments that take -1 or NaN, or are refused later, and why."""
 

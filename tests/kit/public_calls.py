@@ -44,6 +44,7 @@ from amqp10.azure import (
     ServiceBusSession,
 )
 from amqp10.broker import Broker, SasRule
+from amqp10.client.internals import ConnectionFace
 
 PACKAGES = (
     *(
@@ -115,6 +116,7 @@ MADE: dict[Any, Callable[[], Any]] = {
     Any: lambda: "any",
     Broker: lambda: Broker(port=0),
     Connection: lambda: CONNECTION,
+    ConnectionFace: lambda: CONNECTION,
     ByteStream: lambda: Mock(ByteStream),
     Browser: lambda: CONNECTION.browser("q"),
     EventHub: lambda: HUB,
