@@ -45,6 +45,7 @@ from amqp10.azure import (
 )
 from amqp10.broker import Broker, SasRule
 from amqp10.client.internals import ConnectionFace
+from amqp10.rabbitmq import Management as RabbitManagement
 
 PACKAGES = (
     *(
@@ -123,6 +124,7 @@ MADE: dict[Any, Callable[[], Any]] = {
     EventReader: lambda: HUB.reader("0"),
     EventSender: lambda: HUB.sender(),
     Management: lambda: CONNECTION.management(),
+    RabbitManagement: lambda: RabbitManagement(CONNECTION.requester("q")),
     Receiver: lambda: CONNECTION.receiver("q"),
     Requester: lambda: CONNECTION.requester("q"),
     Responder: lambda: CONNECTION.responder("q"),
