@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from .attributes import note_of
+
 _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "allowed_mechs": ("sasl",),
     "app_properties": ("application_properties",),
@@ -158,8 +160,12 @@ def instead(name: str, known: list[str]) -> str:
 def advise(error: BaseException | None, classes: Iterable[type]) -> None:
     """Add a note to Python's own error for an argument that a method of one of the classes does not have.
 
-    For calls that are made for each message, which no wrapper checks.
+    For calls that are made for each message, which no wrapper checks. A missing method gets one, too, of any class.
     """
+    if isinstance(error, AttributeError):
+        if note := note_of(error):
+            error.add_note(note)
+        return
     if not isinstance(error, TypeError) or (found := _PYTHON_MESSAGE.match(str(error))) is None:
         return
     owner, method, name = found.groups()

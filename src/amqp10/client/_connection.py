@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
-from .._arguments import advise, check_range, check_type, checked
+from .._arguments import advise, check_range, check_type, checked, hinted
 from .._calls import Ungrouped, only
 from ..engine import (
     NO_LINK_OWNER,
@@ -433,6 +433,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
             self._shield.__exit__(None, None, None)
 
 
+@hinted
 class Connection(LinkFactory, Generic[DialectT]):
     """An AMQP connection. `async with` opens it, owns all of its background tasks, and closes it.
 

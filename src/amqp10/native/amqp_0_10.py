@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from .._arguments import checked
+from .._arguments import checked, hinted
 from ..client.internals import ConnectionFace, Delivery, Session, SessionCore, ask, receiver_delivery
 from ..engine import Acquire, BindingFacts, DeclareQueue, QueryBinding, QueueFacts, Request, RequestResult
 from ..errors import LocalProtocolError
@@ -15,6 +15,7 @@ from .topology import Topology
 from .xa import XA
 
 
+@hinted
 class Native(Topology):
     """The native operations of a 0-10 connection: `connection.native`.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .._arguments import checked
+from .._arguments import checked, hinted
 from ..client.internals import Receiver, engine_link, new_queue_name
 from ..dialects.v0_9 import GetMessage, LimitUnsettled, Recover, UpdateSecret
 from ..engine import Bind, DeclareQueue, QueueFacts, Request, RequestResult, Unbind
@@ -15,6 +15,7 @@ from ..messaging import Message
 from .topology import Topology
 
 
+@hinted
 class Native(Topology):
     """The native operations of a 0-9-1 connection: `connection.native`.
 

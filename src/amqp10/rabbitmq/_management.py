@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from urllib.parse import quote
 
-from .._arguments import checked, made_by
+from .._arguments import checked, hinted, made_by
 from ..client import Connection, Requester, Session
 from ..client.internals import core_of, paired_requester
 from ..engine import LINK_PAIR
@@ -76,6 +76,7 @@ def management(links: Connection | Session) -> Management:
 
 
 @made_by("amqp10.rabbitmq.management(connection)", "Requester")
+@hinted
 class Management:
     """Declares, queries, purges and deletes queues, exchanges and bindings; made by `management()`.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Unpack
 
-from ..._arguments import checked, without_secrets
+from ..._arguments import checked, hinted, without_secrets
 from ...client import ConnectionSettings, Transaction
 from ...types import Int, Symbol
 from .._arguments import check_time
@@ -27,6 +27,7 @@ _PAGE: Final = 100
 _ANY_TIME: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
+@hinted
 @checked
 class ServiceBus(NamespaceClient):
     """A namespace of Azure Service Bus; `async with` opens the connection, and closes it with all its links.
