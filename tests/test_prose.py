@@ -38,3 +38,14 @@ def prose() -> ModuleType:
 def test_faults(prose: ModuleType, source: str, lines: list[int]) -> None:
     """Each fault is found at its line: docstrings of functions that begin with no verb, and odd turns of phrase."""
     assert [line for line, _ in prose.faults(source)] == lines
+
+
+@pytest.mark.parametrize("text", ['"""(to be written)"""', "(still to be done)", "# TODO: say why", "FIXME later"])
+def test_placeholders(prose: ModuleType, text: str) -> None:
+    """A placeholder is found at its line, in a file of any kind."""
+    assert [line for line, _ in prose.placeholders(f"first line\n{text}")] == [2]
+
+
+def test_no_placeholder(prose: ModuleType) -> None:
+    """Words that only resemble a placeholder are none."""
+    assert not list(prose.placeholders("bytes that wait to be written; todo = []; XXXL"))

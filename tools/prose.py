@@ -1,7 +1,7 @@
-"""Check the prose of the source by two simple measures.
+"""Check the prose of the source by three simple measures.
 
 A function's docstring begins with a verb. No comment, docstring or raised error has a turn of phrase that took readers
-two readings.
+two readings. No file of the repository has a placeholder for text that is still to come.
 Each fault is printed with its place, and the exit code is 1.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "amqp10"
+TEXTS = (".py", ".pyi", ".pyx", ".pxd", ".md", ".toml", ".yml", ".yaml", ".java", ".sh")
+"""The endings of the files that people write."""
 
 NO_VERBS = frozenset(
     """
@@ -46,6 +49,9 @@ ERROR_TURNS = {
     "at most": re.compile(r"\bat (?:least|most)(?=$|[,;:.]| not\b)"),
 }
 """Those of an error: "must be at least 1, not 0" names a rule, "is 1 at least" only a state."""
+
+
+PLACEHOLDER = re.compile(r"\((?:still )?to be (?:written|done|described)\)|\b(?:TODO|FIXME|TBD|XXX)\b")
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
@@ -97,15 +103,23 @@ def faults(source: str) -> Iterator[tuple[int, str]]:
                     yield place, f"say it otherwise than by {name!r}: {found.group()!r}"
 
 
+def placeholders(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the description of each placeholder in a file of any kind."""
+    for found in PLACEHOLDER.finditer(text):
+        yield text.count("\n", 0, found.start()) + 1, f"write what belongs here, not {found.group()!r}"
+
+
 def main() -> int:
-    """Print all faults of the package; return 1 if there are any."""
-    count = 0
-    for path in sorted(SOURCE.rglob("*.py")):
-        for line, fault in sorted(faults(path.read_text())):
-            print(f"{path.relative_to(ROOT)}:{line}: {fault}")
-            count += 1
-    print(f"prose: {count} faults")
-    return int(count > 0)
+    """Print all faults of the package, and all placeholders of the repository; return 1 if there are any."""
+    found = [(path, *each) for path in SOURCE.rglob("*.py") for each in faults(path.read_text())]
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for path in (ROOT / name for name in listed.split("\0") if name.endswith(TEXTS)):
+        if path.is_file() and path.name not in ("prose.py", "test_prose.py"):
+            found += [(path, *each) for each in placeholders(path.read_text())]
+    for path, line, fault in sorted(found):
+        print(f"{path.relative_to(ROOT)}:{line}: {fault}")
+    print(f"prose: {len(found)} faults")
+    return int(bool(found))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,13 @@
-"""Deadlines, sorted so that only what is due is visited."""
+"""Deadlines, sorted so that only what is due is visited. Nothing here sleeps: an owner asks what is due.
+
+How the broker's timers hang together:
+
+    VirtualHostCore.alarm       notes a deadline; wakes `_keep_time` if it is the earliest
+    Broker._keep_time           the one task that sleeps, until the earliest deadline of all virtual hosts
+    VirtualHostCore.expire      calls `expire` of each thing that is due
+    Queue.expire                messages · DeclaredQueue.expire: also the queue itself ("x-expires")
+    OpenTransactions.expire     open transactions, by `Deadlines` of its own; likewise what is retained (`_retained`)
+"""
 
 from __future__ import annotations
 

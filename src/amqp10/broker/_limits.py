@@ -123,7 +123,7 @@ class Account:
     Attributes:
         nodes: the queues, topics and subscriptions that the user created and that still exist.
         most_nodes: how many of them there may be.
-        look_for_idle: the virtual host's time from which to look again for unused ones.
+        look_for_unused: the virtual host's time from which to look again for unused ones.
         exchanges, bindings: how many the user made that still exist.
         arguments: octets of the arguments of what the user declared and still exists.
         declared: octets that the sessions and links of the user's connections declare.
@@ -138,7 +138,7 @@ class Account:
     def __init__(self, user: str, limits: BrokerLimits, on_turn: Callable[[Account], None]) -> None:
         self.user = user
         self.nodes: set[object] = set()
-        self.look_for_idle: float = -math.inf
+        self.look_for_unused: float = -math.inf
         self.exchanges = self.bindings = self.arguments = self.declared = self.held = self.partial = 0
         self.blocked: str | None = None
         self.most_nodes: int = _or_half(limits.nodes_by_user, limits.nodes)

@@ -1,6 +1,7 @@
 """The core of a virtual host: which node an address means, when nodes are created, and where unroutable messages go.
 
-It also ends each pass: changed nodes are noted in it, and `flush` runs each of them once.
+It also ends each pass: changed nodes are noted in it, and `flush` runs each of them once. And it keeps the deadlines of
+all that ends with time: `alarm` and `expire` (see `_deadlines.py`).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ MANAGEMENT = "$management"
 
 _MEMORY = "memory"
 """The name under which the virtual host blocks for lack of memory; `Broker.block` uses another."""
-_IDLE_PAUSE = 1.0
+_SEARCH_PAUSE = 1.0
 """The pause between two searches for unused nodes when there is no room for more and few were found."""
 
 
@@ -168,7 +169,7 @@ class VirtualHostCore:
         self._reasons: dict[str, str] = {}  # reasons for taking no messages, by who blocks
         self._accounts: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()  # by user
         self._accounts_due: dict[Account, None] = {}  # those whose senders are to be stopped or to go on
-        self._look_for_idle = -math.inf
+        self._look_for_unused = -math.inf
         self._topics: dict[Topic, None] = {}
         self.nodes: dict[str, Node] = {}
         self.unroutable = 0
@@ -367,27 +368,27 @@ class VirtualHostCore:
             return
         check_name("an address", name, limits.name)
         check_count("queues, topics and subscriptions of one connection", len(maker.nodes), limits.nodes_by_connection)
-        if self._node_count >= limits.nodes and self.clock() >= self._look_for_idle:
-            self._look_for_idle = self._end_idle(self.nodes.values(), limits.nodes)
+        if self._node_count >= limits.nodes and self.clock() >= self._look_for_unused:
+            self._look_for_unused = self._delete_unused(self.nodes.values(), limits.nodes)
         check_count("queues, topics and subscriptions", self._node_count, limits.nodes)
         account = maker.account
         if account is not None:
-            if len(account.nodes) >= account.most_nodes and self.clock() >= account.look_for_idle:
-                account.look_for_idle = self._end_idle(account.nodes, account.most_nodes)
+            if len(account.nodes) >= account.most_nodes and self.clock() >= account.look_for_unused:
+                account.look_for_unused = self._delete_unused(account.nodes, account.most_nodes)
             account.check_nodes()
 
-    def _end_idle(self, nodes: Iterable[object], most: int) -> float:
+    def _delete_unused(self, nodes: Iterable[object], most: int) -> float:
         """Delete those of `nodes` that nobody uses; return the time before which it is not worth searching again."""
-        idle = [node for node in nodes if isinstance(node, Node) and self._idle(node)]
-        for node in idle:
+        unused = [node for node in nodes if isinstance(node, Node) and self._is_unused(node)]
+        for node in unused:
             self.delete(node)
-        return -math.inf if len(idle) > most // 10 else self.clock() + _IDLE_PAUSE
+        return -math.inf if len(unused) > most // 10 else self.clock() + _SEARCH_PAUSE
 
     @property
     def _node_count(self) -> int:
         return len(self._queues) + len(self._topics)
 
-    def _idle(self, node: Node) -> bool:
+    def _is_unused(self, node: Node) -> bool:
         """Return whether a peer created the node on demand and nobody would miss it."""
         if (
             isinstance(node, Subscription)
@@ -704,7 +705,10 @@ class VirtualHostCore:
         return self.blocked != before
 
     def alarm(self, timed: Timed, deadline: float) -> None:
-        """Call `timed.expire` at the time `deadline` of the broker's clock, if not earlier."""
+        """Call `timed.expire` at the time `deadline` of the broker's clock, if not earlier.
+
+        `Broker._keep_time` sleeps until then, and calls `expire` below, which does that.
+        """
         self._deadlines.hasten(timed, deadline)
         if self.next_expiry is None or deadline < self.next_expiry:
             self.next_expiry = deadline

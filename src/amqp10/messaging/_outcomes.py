@@ -1,4 +1,7 @@
-"""The delivery states of messages (§3.4), and the error of a rejection (§2.8.14)."""
+"""The delivery states of messages (§3.4), and the error of a rejection (§2.8.14).
+
+For another outcome, see "How to add…" in CONTRIBUTING.md.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ class Signal:
     """An event that is set once.
 
     Attributes:
-        on_set: called when the event is set, for a task that waits for its stream instead. See `Pump.read_for`.
+        on_set: called when the event is set, for a task that waits for its stream instead: `Pump.read_for`, which runs
+            on trio only. A `FutureSignal`, which is for asyncio, does not have it.
     """
 
     __slots__ = ("_event", "_set", "on_set")

@@ -16,7 +16,10 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from .._arguments import without_secrets
 
 PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0, "ws": 80, "wss": 443}
-"""The schemes and their default TCP ports; 0 for a scheme without TCP."""
+"""The schemes and their default TCP ports; 0 for a scheme without TCP.
+
+For another transport, see "How to add…" in CONTRIBUTING.md.
+"""
 
 _NAME = re.compile(r"(?!.{254})([a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?", re.IGNORECASE | re.ASCII)
 _ZONE = re.compile(r"[a-z0-9._~-]{1,64}", re.IGNORECASE | re.ASCII)

@@ -1,6 +1,7 @@
 """The interface of mechanisms: a mechanism is a login that can be tried repeatedly, an exchange is one try (RFC 4422).
 
-It has no frames and no sockets. Secrets never appear in a `repr` or an error.
+It has no frames and no sockets. Secrets never appear in a `repr` or an error. For another mechanism, see "How to add…"
+in CONTRIBUTING.md.
 """
 
 from __future__ import annotations

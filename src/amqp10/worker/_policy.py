@@ -15,7 +15,7 @@ from ..net import backoff
 
 @checked
 class Retry(Exception):
-    """Raised by a handler: try the message again.
+    """Raised by a handler: try the message again, unless this was the last attempt; then it is dead-lettered.
 
     Args:
         reason: the reason, for the log.

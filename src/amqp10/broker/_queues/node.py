@@ -115,7 +115,7 @@ class Taker(ABC):
 
 
 class Consumer(Taker):
-    """A link that takes messages from a queue.
+    """A link that takes messages from a queue, in any dialect.
 
     Attributes:
         key: unique among all consumers of the broker, also past ones.

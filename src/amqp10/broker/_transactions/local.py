@@ -245,46 +245,46 @@ class OpenTransactions:
         self._clock = clock
         self._alarm = alarm
         self._longest = longest
-        self._deadlines: dict[LocalTransaction, float] = {}  # in ascending order
-        self._limits: dict[LocalTransaction, int] = {}  # seconds, for those with a time of their own
-        self._ends: Deadlines[LocalTransaction] = Deadlines()  # the deadlines of `_limits`
+        self._common_deadlines: dict[LocalTransaction, float] = {}  # after `longest`; in ascending order
+        self._own_seconds: dict[LocalTransaction, int] = {}  # from `limit`, in place of `longest` or beside it
+        self._own_deadlines: Deadlines[LocalTransaction] = Deadlines()
 
     def add(self, transaction: LocalTransaction) -> None:
         """Start the time of a declared transaction."""
         if self._longest is not None:
-            deadline = self._deadlines[transaction] = self._clock() + self._longest
+            deadline = self._common_deadlines[transaction] = self._clock() + self._longest
             self._alarm(self, deadline)
 
     def limit(self, transaction: LocalTransaction, seconds: int) -> None:
         """Give a transaction `seconds` from now on; 0: the same time as any other."""
         if not seconds:
-            self._limits.pop(transaction, None)
-            self._ends.set(transaction, None)
+            self._own_seconds.pop(transaction, None)
+            self._own_deadlines.set(transaction, None)
             return
         deadline = self._clock() + seconds
-        self._limits[transaction] = seconds
-        self._ends.set(transaction, deadline)
+        self._own_seconds[transaction] = seconds
+        self._own_deadlines.set(transaction, deadline)
         self._alarm(self, deadline)
 
     def remove(self, transaction: LocalTransaction) -> None:
         """Forget a transaction that has ended."""
-        self._deadlines.pop(transaction, None)
-        if self._limits.pop(transaction, None) is not None:
-            self._ends.set(transaction, None)
+        self._common_deadlines.pop(transaction, None)
+        if self._own_seconds.pop(transaction, None) is not None:
+            self._own_deadlines.set(transaction, None)
 
     def expire(self, now: float) -> float | None:
         """Roll back the transactions that are due at `now`; return when the next one is due, or None."""
-        while self._deadlines:
-            transaction, deadline = next(iter(self._deadlines.items()))
+        while self._common_deadlines:
+            transaction, deadline = next(iter(self._common_deadlines.items()))
             if deadline > now:
                 break
             why = f"it was not discharged within {self._longest:g} s"
             attempt("the end of a transaction", self._expire, transaction, why)
-        for transaction in self._ends.take(now):
-            why = f"it was not over within {self._limits[transaction]} s"
+        for transaction in self._own_deadlines.take(now):
+            why = f"it was not over within {self._own_seconds[transaction]} s"
             attempt("the end of a transaction", self._expire, transaction, why)
-        first = self._ends.first
-        return min((*itertools.islice(self._deadlines.values(), 1), *(() if first is None else (first,))), default=None)
+        common, own = itertools.islice(self._common_deadlines.values(), 1), self._own_deadlines.first
+        return min((*common, *(() if own is None else (own,))), default=None)
 
     def _expire(self, transaction: LocalTransaction, why: str) -> None:
         self.remove(transaction)

@@ -1,6 +1,14 @@
-"""The connection with its sessions and links, as all that works below them knows them.
+"""The connection with its sessions and links, as the parts of the client below them know them.
 
-`Connection`, `Session` and `Link` are the users' faces of these; what restores them after a loss is `Recovery`.
+    interface        what implements it                              what users hold
+    ConnectionCore   ClientConnection (client/_connection.py)        Connection
+    SessionCore      ClientSession (client/_session.py)              Session
+    LinkCore         ClientLink (client/_links/link.py)              Link: a sender or receiver
+    Recovery         Restorer (client/_recovery/restorer.py)
+    TokenKeeper      CbsKeeper, LoginKeeper (client/_tokens/)
+
+`Restorable` is what `Recovery` needs of a session or link. Begin with `ConnectionCore`, the last class: it alone has a
+behavior of its own. The others are here so that the files that implement them need not import each other.
 """
 
 from __future__ import annotations

@@ -58,14 +58,14 @@ class ConsumedLink(Protocol):
 
 
 class Consumer:
-    """Hands the deliveries of one link to the task that receives.
+    """Hands the deliveries of one link to the task that receives. It is no consumer in the sense of a protocol.
 
     Attributes:
         incoming: deliveries that wait, the oldest first; the engine appends to it.
         collected: those that `collect` has taken aside meanwhile.
         turn: how many may still be taken before other tasks are to run; 0 while a task waits.
         taken: how many were taken since credit was granted last.
-        refill_at: of them, so many ask for more credit.
+        refill_at: when `taken` reaches this number, more credit is granted.
         waiter: what wakes the task that waits; None if none does.
     """
 

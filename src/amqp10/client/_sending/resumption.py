@@ -37,8 +37,10 @@ class SenderResumption:
     It is made when first needed: at the first loss, when a store brings deliveries back, or when a transaction is
     rolled back before one of its messages was sent.
 
-    `interrupted` gives up those of a transaction. `unresumed` decides which others are sent again; never those sent
-    settled and streamed bodies. A request is repeated by who waits for its reply (`Repeating`).
+    `interrupted` gives up those of a transaction. In 1.0, the peer's unsettled map decides first about the others: see
+    `sender_step` (dialects/v1_0/unsettled_map.py). Where it does not say what became of a delivery, and in the older
+    dialects, `unresumed` decides whether it is sent again. Deliveries sent settled and streamed bodies never are. A
+    request is repeated by the task that waits for its reply (`Repeating`).
 
     Attributes:
         recovered: messages that an earlier connection left.
@@ -78,7 +80,10 @@ class SenderResumption:
         sender.pending += [delivery for delivery in link.suspended() if id(delivery) not in known]
 
     def unresumed(self, deliveries: Iterable[OutgoingDelivery]) -> None:
-        """Send these again, or give them up: the peer cannot say what became of them."""
+        """Send these again, or give them up: the peer cannot say what became of them.
+
+        In 1.0 they are what `sender_step` has left (`DeliveriesUnresumed`); in the older dialects, all that were out.
+        """
         sender = self._sender
         link, recovery, observers = sender.link, sender.connection.recovery, sender.connection.observers
         assert link is not None

@@ -3,14 +3,15 @@
     sender:   handle-prepare(SHA-1 of the body) + head     receiver: handle-ready(octets of the body that are here)
     sender:   handle-send(recovery=1) + the rest of the body
 
-A message is the same if its whole head is. What came of one is kept by the server for a while, for the next handle of
-the same client that says the same name in its options ("restart"; "timeout" says how many seconds).
+Two messages are the same if their whole heads are. The server keeps the received part of a message for a while, for
+the next handle of the same client with the same restart name. The handle's options have this name ("restart") and the
+seconds for which parts are kept ("timeout").
 
-The name is that of the link, which no other client has, and which it has again after a loss.
+The restart name is that of the link. No other client has it, and the link has it again after a loss.
 
-The same the other way, with handle-notify, of a message that was delivered before: what came of it is kept by the
-client's receiver, for its next handle. The server's head may say then how often it was tried, and another moment at
-which it expires.
+A server does the same with a large message that it delivered before, with handle-notify in place of handle-send. There
+the client's receiver keeps the received part, for its next handle. It recognizes the message by its head without the
+number of attempts and the expiry, since the server may have changed these (`known_by`).
 """
 
 from __future__ import annotations

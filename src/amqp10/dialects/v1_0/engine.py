@@ -358,7 +358,8 @@ class V1Engine(TimedEngine, Machine[TransportState]):
         if self.state is TransportState.OVER:
             return None
         theirs = self.remote.idle_timeout if self.remote is not None else None
-        # A quarter of their time, so as to be on the early side for what we owe (§2.4.5).
+        # Every quarter of their time a heartbeat goes out if nothing else did since the last look. So our silence lasts
+        # half of their time at most (§2.4.5).
         return self._beat(now, self.terms.idle_timeout, max(theirs / 4, MIN_PAUSE) if theirs else None)
 
     def _fell_silent(self, limit: float) -> None:

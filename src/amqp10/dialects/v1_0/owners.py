@@ -1,4 +1,7 @@
-"""What endpoints know of those above them, and a session of its links, in a file below all of them."""
+"""Protocols by which a link sees its session, and a session its engine and its links.
+
+The files of all of these import this one, so it imports none of them.
+"""
 
 from __future__ import annotations
 

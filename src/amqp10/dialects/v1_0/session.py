@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 # Frames still taken between our end and the peer's: those about links and deliveries that we began.
 _ABOUT_OURS = frozenset({Disposition, Detach})
-# A session starts in UNMAPPED without a step; entered by a step, UNMAPPED is the end of the session.
+# `entered` is called after a step. A session starts in UNMAPPED without one: so when UNMAPPED is entered, both ends are
+# exchanged. The last state is OVER, to which `FINISH` leads.
 _ENDED_LOCALLY = frozenset(
     {
         SessionState.END_SENT,

@@ -7,7 +7,8 @@ The tables do not know which side they describe: client and server, sender and r
 
 How the three hang together: a session begins while the connection is between its opens and its closes, and a link
 attaches while its session is mapped, or about to be. What ends one ends what is below it: the tables beside the
-specification's (`TRANSPORT_LOST`, `SESSION_ENDS`, `LINK_ENDS`) have the steps for that.
+specification's (`TRANSPORT_LOST`, `SESSION_ENDS`, `LINK_ENDS`) have the steps for that. Sessions and links are in their
+last state, OVER, when their owner knows of the end; a session may be UNMAPPED before that, as at its beginning.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A filter set is a map from names, which the receiver chooses, to described values, whose descriptors name the kind of
 filter. A message must pass every filter of the set. The specification defines no kinds; they are registered at
 https://www.amqp.org/specification/1.0/filters or defined by brokers. A peer answers with the set that it applies, which
-lacks the filters it does not know.
+lacks the filters it does not know. For another filter of this package, see "How to add…" in CONTRIBUTING.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Opens a client's stream: TCP or a tunnel through a proxy, then TLS and WebSocket as needed; or a Unix socket."""
+"""Opens a client's stream: TCP or a tunnel through a proxy, then TLS and WebSocket as needed; or a Unix socket.
+
+For another transport, see "How to add…" in CONTRIBUTING.md.
+"""
 
 from __future__ import annotations
 

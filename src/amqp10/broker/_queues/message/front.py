@@ -2,6 +2,17 @@
 
 The broker needs the header, the expiry in the properties, and the end of the delivery annotations. In a front in the
 usual encoding they are found by their places, and no section but the header is decoded. Headers are remembered.
+
+The usual encoding, in hexadecimal octets; each of these sections may be missing:
+
+    00 53 70  c0 SIZE COUNT      durable priority ttl ...       header: a list8 (d0: list32; 45: empty list)
+    00 53 71  c1 SIZE COUNT      key value ...                  delivery annotations: a map8 (d1: map32)
+    00 53 72  c1 SIZE COUNT      key value ...                  message annotations
+    00 53 73  c0 SIZE COUNT      message-id ... expiry ...      properties; the expiry is the ninth field
+    00 53 74  ...                                               application properties, and then the body (75 to 77)
+
+SIZE and COUNT have one octet in a list8 or map8, and four in a list32 or map32. SIZE counts the octets behind it, COUNT
+included. So a list8 at `at`, where its section begins, ends at `at + 5 + SIZE`, and a list32 at `at + 8 + SIZE`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Receiving, at the client: a channel and a handle of its own, messages by number, acknowledgments for all up to one.
 
-What the server may send is bounded by the messages it has sent and not seen acknowledged, the prefetch. The credit here
-counts messages that are to come; so the prefetch is said anew whenever it is not what is unacknowledged and the credit
-together, and lowered before an acknowledgment would make room that no credit is for (`acks`).
+The prefetch of a handle is the most messages that the server may have sent without an acknowledgment. Our credit is the
+number of messages that may still come. So the prefetch must equal unacknowledged + credit. It is sent again whenever
+that sum changes, and lowered before an acknowledgment that would otherwise let in more than the credit (`acks`). With 3
+messages unacknowledged and a credit of 7, the prefetch is 10. If these 3 are acknowledged and no credit is added, it is
+lowered to 7 first; otherwise the server might send 10.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ class ReadMessage:
 
 
 def read_message(exchange: str, header: bytes | None, body: bytes) -> ReadMessage:
-    """Return the message of a transfer to the destination `exchange`.
+    """Return the message of a transfer to the destination `exchange`, translated at once into AMQP 1.0's encoding.
+
+    In 1.0 a message stays as it came until a program reads it, and so do the properties of 0-9-1 (`ForeignPayload`).
 
     Raises:
         DecodeError: the header segment is malformed.

@@ -14,7 +14,7 @@ MAX_NAME: Final = 200
 
 
 class Consumer(Machine[ConsumerState]):
-    """The present consumer of a link.
+    """The present consumer of a link, as 0-9-1 means the word: what `basic.consume` begins and `basic.cancel` ends.
 
     Attributes:
         tag: the consumer-tag; no other consumer of the link has it.

@@ -56,7 +56,7 @@ from ..wire.methods import (
 from ..wire.rare_methods import BasicRecoverSync, BasicRecoverSyncOk
 from .consumer import Consumer
 from .link import ClientLink
-from .prefetch import PrefetchBuffer
+from .prefetch_buffer import PrefetchBuffer
 from .transactional_channel import TransactionalChannel
 
 if TYPE_CHECKING:

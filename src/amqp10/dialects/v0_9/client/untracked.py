@@ -1,8 +1,8 @@
-"""Runs of publishes without objects: objects are made only when there is more to say than "accepted".
+"""Runs of publishes without delivery objects: one is made only when there is more to say than "accepted".
 
-Of a link's publishes without a confirm, those that are objects are older than those that are not. A new object comes
-last (`send`), and an older one may be left open by a confirm out of order: then publishes become objects up to there.
-Each becomes one at most once, in the order of sending. When the objects are gone, all is as quick as before.
+Of a link's unconfirmed publishes, the older ones may be delivery objects. The newer ones are kept as payloads only.
+When a newer delivery is made (`send`), or a confirm out of order leaves an earlier publish open, payloads become
+deliveries up to there, in the order of sending. When all deliveries are confirmed, payloads alone are kept again.
 
 See `dialects.v1_0.endpoints.untracked`. benchmarks/budget.py, "publish_0_9_1": a third of the steps.
 """
@@ -33,12 +33,12 @@ class UntrackedRun:
         self.payloads: list[bytes] = []
 
     def drop(self, count: int) -> None:
-        """Drop the first `count` publishes: they are confirmed, or are objects now."""
+        """Drop the first `count` publishes: they are confirmed, or are deliveries now."""
         del self.payloads[:count]
         self.first += count
 
     def take(self, count: int, link: SenderLink) -> Iterator[OutgoingDelivery]:
-        """Take out the first `count` publishes, and yield them as objects, as `send` would have made them."""
+        """Take out the first `count` publishes, and yield the deliveries that `send` would have made of them."""
         numbered = enumerate(self.payloads[:count], self.first)
         self.drop(count)
         for number, payload in numbered:

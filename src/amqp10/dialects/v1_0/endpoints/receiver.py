@@ -23,7 +23,7 @@ from ..credit import ReceiverCredit
 from ..link import LinkEndpoint
 from ..owners import ReceiverCore
 from ..partial import PartialDelivery
-from ..resumption.receiver import ReceiverResumption, came_in_part
+from ..resumption.receiver import IncomingResumption, came_in_part
 from ..unsettled_map import ReceivedPosition, of_transaction, reach
 from ..wire.performatives import Flow, Transfer
 from .lazy_deliveries import TransferRun
@@ -40,7 +40,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
 
     is_sender = False
     session: SessionCore
-    resumption: ReceiverResumption | None = None
+    resumption: IncomingResumption | None = None
     properties: Mapping[Any, Any]
     _settle_first: set[int] | None = None  # deliveries whose own rcv-settle-mode is "first" on a "second" link
     _streaming = False
@@ -510,8 +510,8 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
             deliveries.append(cut_off)
         return deliveries
 
-    def new_resumption(self) -> ReceiverResumption:
-        return ReceiverResumption(self)
+    def new_resumption(self) -> IncomingResumption:
+        return IncomingResumption(self)
 
     def end_resumption(self) -> None:
         self.resumption = None

@@ -18,7 +18,7 @@ from ..link import LinkEndpoint, SessionFault
 from ..owners import SenderCore
 from ..partial import OutgoingPart
 from ..resumption.link import earlier_entry
-from ..resumption.sender import SenderResumption, too_large
+from ..resumption.sender import OutgoingResumption, too_large
 from ..states import LinkState
 from ..unsettled_map import ReceivedPosition, of_transaction
 from ..wire.frames import TransferTemplate, encode_frame
@@ -40,7 +40,7 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
 
     is_sender = True
     flow_state: SenderCredit
-    resumption: SenderResumption | None = None
+    resumption: OutgoingResumption | None = None
     properties: Mapping[Any, Any]
     drain_owed: bool = False
 
@@ -437,8 +437,8 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
             and (delivery.handed_over or not delivery.streamed)
         ]
 
-    def new_resumption(self) -> SenderResumption:
-        return SenderResumption(self)
+    def new_resumption(self) -> OutgoingResumption:
+        return OutgoingResumption(self)
 
     def end_resumption(self) -> None:
         self.resumption = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..wire.performatives import Transfer
 
 
-class ReceiverResumption(Resumption):
+class IncomingResumption(Resumption):
     """The deliveries of earlier attachments that the sender has yet to resume."""
 
     link: ReceiverCore

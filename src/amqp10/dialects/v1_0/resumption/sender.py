@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..owners import SenderCore
 
 
-class SenderResumption(Resumption):
+class OutgoingResumption(Resumption):
     """The deliveries of earlier attachments that are resumed, sent again, or only settled."""
 
     link: SenderCore

@@ -1,4 +1,4 @@
-"""Deliveries beyond the credit of a receiver: a peer goes by prefetch, and sends more once some are acked."""
+"""A buffer for deliveries beyond a receiver's credit: a peer goes by prefetch, and sends more once some are acked."""
 
 from __future__ import annotations
 
