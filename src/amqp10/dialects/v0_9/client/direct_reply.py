@@ -27,8 +27,8 @@ from ..wire.methods import (
     QueueDelete,
 )
 from ..wire.properties import BasicProperties
-from .consumer import Consumer
 from .receiver import ClientReceiver
+from .receiving.consumer import Consumer
 
 
 class NoAcks:

@@ -11,14 +11,12 @@ A drain takes the consumer away and gets one message after the other, until the 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import partial
 from struct import pack
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import (
-    DeliveriesUnresumed,
     FlowReceived,
     Handlers,
     IncomingDelivery,
@@ -50,13 +48,13 @@ from ..wire.methods import (
     BasicGetEmpty,
     BasicQos,
     BasicQosOk,
-    BasicRecover,
     BasicRecoverOk,
 )
-from ..wire.rare_methods import BasicRecoverSync, BasicRecoverSyncOk
-from .consumer import Consumer
+from ..wire.rare_methods import BasicRecoverSyncOk
 from .link import ClientLink
-from .prefetch_buffer import PrefetchBuffer
+from .receiving.consumer import Consumer
+from .receiving.prefetch_buffer import PrefetchBuffer
+from .receiving.recoveries import Recoveries
 from .transactional_channel import TransactionalChannel
 
 if TYPE_CHECKING:
@@ -100,8 +98,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         self._prefetch = 0
         self._min_prefetch = 0  # the least prefetch that the user wants
         self._place: int | None = None  # in a stream, the offset at which the next consumer begins
-        self._recovering: deque[PendingRequest[Any]] = deque()
-        self._recovered = 0  # number of the last delivery when the peer last answered a recover
+        self._recoveries = Recoveries(self, session)
         self._unacked = 0  # deliveries of the present consumer without an ack
         self._last = 0  # the number of the last delivery
         self._draining = False
@@ -222,7 +219,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
             if self._place is not None and self._prefetched:
                 self._place = place_of(self._prefetched.payload)
             for number in self._prefetched.drop():
-                if not self._recovering:  # else the peer has them back already
+                if not self._recoveries.pending:  # else the peer has them back already
                     self._acks.add(number, REQUEUE)
         self._adjust()
 
@@ -366,7 +363,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
 
     def _hand_out(self, arrived: IncomingDelivery | ContentRun) -> None:
         """Pass on a delivery, or a run of deliveries, for which there is credit."""
-        if self._settled and self._recovering:
+        if self._settled and self._recoveries.pending:
             return  # the peer has it back already, and it comes again
         if isinstance(arrived, ContentRun):
             self.credit -= len(arrived.numbers)
@@ -394,12 +391,12 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
             return
         if not self.attached:
             raise LocalProtocolError(f"the link {self.name!r} is over: the peer may send the message again")
-        if type(state) is TransactionalState:
+        if isinstance(state, TransactionalState):
             self.session.connection.transactions.retire(self, delivery, state)
             return
         if state is not None:
             delivery.state = state
-        if self._recovering:
+        if self._recoveries.pending:
             return  # the peer has it back already: its answer makes the delivery stale
         self._acks.add(delivery.delivery_id or 0, ACCEPT if type(state) is Accepted else verb_of(delivery.state))
         delivery.local_settled = True
@@ -428,7 +425,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
 
     def has_back(self, delivery: IncomingDelivery) -> bool:
         """Return whether the peer has the delivery back, by a recover, so that it must not be settled."""
-        return bool(self._recovering) or (delivery.delivery_id or 0) <= self._recovered
+        return self._recoveries.took_back(delivery)
 
     def flush_acks(self) -> None:
         """Write the acks so far, which are no part of the transaction that follows."""
@@ -443,44 +440,29 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
             self._min_prefetch = min(max(request.count, 0), MAX_PREFETCH)
             if self._consumer.state is ConsumerState.CONSUMING and self._prefetch < self._min_prefetch:
                 self._widen(self._min_prefetch)
-            self._answer_request(pending)
+            pending.answer(None)
+            self.engine.emit(RequestAnswered(pending))
         else:
             self._acks.flush()
-            self._recovering.append(pending)
-            # Qpid's 0-9 has another method for that.
-            connection = self.session.connection
-            sync = BasicRecoverSync in self.engine.variant.methods and not connection.capabilities
-            self.channel.write(BasicRecoverSync(requeue=True) if sync else BasicRecover(requeue=True))
+            self.channel.write(self._recoveries.ask(pending))
 
     def receive_recovered(self, _: BasicRecoverOk | BasicRecoverSyncOk) -> None:
         """Forget all open deliveries: the peer has them back, and sends them again under other numbers."""
-        if not self._recovering:
-            raise Fault(503, "a basic.recover-ok, which was not asked for", BasicRecoverOk.code)
         gone = list(self.unsettled.values())
+        self._recoveries.answer(self._last, gone)
         self.unsettled.clear()
         self._prefetched.drop()
-        self._recovered = self._last
         self._acks.forget(self._last)
         self._unacked = 0
         for delivery in gone:
             if delivery in self.incoming:
                 self.incoming.remove(delivery)
                 self.credit += 1
-        if gone:
-            self.engine.emit(DeliveriesUnresumed(self, gone))
-        self._answer_request(self._recovering.popleft())
         self._adjust()
-
-    def _answer_request(self, pending: PendingRequest[Any]) -> None:
-        pending.answer(None)
-        self.engine.emit(RequestAnswered(pending))
 
     def end(self, closed: bool, cause: AmqpError | None) -> None:
         self.materialize(self.unmaterialized)
-        while self._recovering:
-            pending = self._recovering.popleft()
-            pending.fail(cause if cause is not None else LocalProtocolError("the link was detached"))
-            self.engine.emit(RequestAnswered(pending))
+        self._recoveries.fail(cause)
         super().end(closed, cause)
 
     def before_close(self) -> None:

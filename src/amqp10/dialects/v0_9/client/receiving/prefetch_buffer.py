@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ..wire.bulk import ContentRun
+from ...wire.bulk import ContentRun
 
 if TYPE_CHECKING:
-    from ....engine import IncomingDelivery
+    from .....engine import IncomingDelivery
 
 
 class PrefetchBuffer:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ...._machine import RECEIVED, Machine
-from ...._machine import Step as AnyStep
-from ..codes import Fault
-from ..states import CONSUMER, ConsumerState, Step
+from ....._machine import RECEIVED, Machine
+from ....._machine import Step as AnyStep
+from ...codes import Fault
+from ...states import CONSUMER, ConsumerState, Step
 
 MAX_NAME: Final = 200
 """The greatest number of octets of a link's name in the tags of its consumers."""

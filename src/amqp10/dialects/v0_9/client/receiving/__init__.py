@@ -1,0 +1,1 @@
+"""What a client's receiver holds: its consumers, the deliveries beyond its credit, and its recovers."""
