@@ -301,6 +301,7 @@ class Worker(Service):
         self._block = ServiceBlock("worker", "Worker(...)")
         self._stopping = self._block.stopping
         self._stopped = anyio.Event()  # set when no task is left
+        self._over: Exception | None = None  # why it ended by itself
 
     # The block
 
@@ -350,6 +351,8 @@ class Worker(Service):
                             )
                         self._notice("handlers_cancelled", logging.WARNING, f"{text}: {end}", count=self.running)
                     self._group.cancel_scope.cancel()
+            if self._over is not None:
+                raise self._over
 
     async def _attach(self, links: AsyncExitStack) -> None:
         connection = self._connection
@@ -410,7 +413,7 @@ class Worker(Service):
     # The tasks
 
     async def _work(self) -> None:
-        """Handle messages until the worker stops."""
+        """Handle messages until the worker stops. What ends one task ends the worker; the block raises it."""
         self._called -= 1
         try:
             while True:
@@ -426,6 +429,9 @@ class Worker(Service):
                 if jobs is None:
                     break
                 await self._handle(jobs)
+        except _GONE as error:
+            self._over = self._over or error  # several tasks may end for the same reason
+            self._group.cancel_scope.cancel()
         finally:
             self._tasks -= 1
             self._end()
