@@ -14,11 +14,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from amqp10 import EventPosition, LocalProtocolError, Reconnect, StoreError
+from amqp10 import ConnectionLost, EventPosition, LocalProtocolError, Reconnect, StoreError
 from amqp10.azure import EventHub, ReceivedEvent
 from amqp10.azure.processor import Checkpoint, ConsumerGroup, EventProcessor, Lease, MemoryLeases, SQLiteLeases
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
+from amqp10.testing import FaultProxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("Event Hubs processor")]
 
@@ -526,3 +527,22 @@ async def test_other_file(tmp_path: Path) -> None:
             await SQLiteLeases(path).leases(ConsumerGroup("host", "hub", "group"))
     with pytest.raises(ValueError, match="timeout must be more than 0"):
         SQLiteLeases("x", timeout=0)
+
+
+async def test_a_connection_that_is_lost() -> None:
+    """The block raises the loss once, though each partition that is read ends by it."""
+    config = AzureConfig(event_hubs=[EventHubConfig("telemetry", PARTITIONS, [])])
+    handled = Handled()
+    with anyio.fail_after(60):
+        async with Broker(azure=config, tokens=TokenRules([EMULATOR_RULE])) as broker:
+            async with EventHub(connection_string(broker.url), "telemetry") as hub:
+                await put(hub, 1)
+            with pytest.raises(ConnectionLost):
+                async with (
+                    FaultProxy(broker.url) as proxy,
+                    EventHub(connection_string(proxy.url), "telemetry", reconnect=None) as hub,
+                    EventProcessor(hub, handled, store=MemoryLeases(), **QUICK),
+                ):
+                    await handled.until(PARTITIONS)
+                    proxy.cut()
+                    await anyio.sleep_forever()

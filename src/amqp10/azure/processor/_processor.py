@@ -235,6 +235,7 @@ class EventProcessor(Service):
         self._asked_at = -math.inf  # when the hub was asked for its partitions
         self._runs: dict[str, PartitionRun] = {}
         self._ended: list[PartitionRun] = []  # runs whose checkpoints may still have to be kept
+        self._over: Exception | None = None  # why it ended by itself
         self._not_before: dict[str, float] = {}  # when to read a partition again that another reader took
         self._interval = interval
         self._leasing = anyio.Lock()  # one task at a time decides on leases
@@ -297,6 +298,8 @@ class EventProcessor(Service):
                         self._changed = anyio.Event()
                         await self._changed.wait()
                     self._group.cancel_scope.cancel()
+            if self._over is not None:
+                raise self._over
         finally:
             with anyio.move_on_after(_CLOSE, shield=True):
                 await self._give_all_back()
@@ -404,6 +407,9 @@ class EventProcessor(Service):
         try:
             await run.run()
             await self._end(run)
+        except (AmqpError, anyio.ClosedResourceError) as error:
+            self._over = self._over or error  # all partitions end for the same reason
+            self._group.cancel_scope.cancel()
         finally:
             del self._runs[run.partition]
             self._ended.append(run)
