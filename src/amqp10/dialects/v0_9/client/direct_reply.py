@@ -57,7 +57,7 @@ class DirectReplies(ClientReceiver):
         self.replies_at: str = ""
         self._settled = True
         self._mailbox = ""  # the queue through which it learns its address
-        self._consumer = Consumer("replies")
+        self._consumer = Consumer(self, "replies")
 
     # Attaching
 

@@ -34,14 +34,13 @@ from ..acks import ACCEPT, REQUEUE, AckBatcher, outcome, verb_of
 from ..channel import Channel
 from ..codes import Fault, as_error, as_exception
 from ..message.from_basic import read_route
-from ..message.streams import consumer_arguments, place_after, place_of, stream_arguments
+from ..message.streams import place_after, place_of
 from ..requests import LimitUnsettled
 from ..states import ChannelState, ConsumerState, Step
 from ..wire.bulk import ContentRun, DeliveryScanner
 from ..wire.methods import (
     BasicCancel,
     BasicCancelOk,
-    BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
     BasicGet,
@@ -94,10 +93,9 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         self._settled = terms.settle_mode == "settled"
         self.largest: int | None = terms.max_message_size or None
         self._prefetched = PrefetchBuffer()
-        self._consumer = Consumer(self.name)
+        self._consumer = Consumer(self, self.name)
         self._prefetch = 0
         self._min_prefetch = 0  # the least prefetch that the user wants
-        self._place: int | None = None  # in a stream, the offset at which the next consumer begins
         self._recoveries = Recoveries(self, session)
         self._unacked = 0  # deliveries of the present consumer without an ack
         self._last = 0  # the number of the last delivery
@@ -114,7 +112,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         return self._settled
 
     def check_encodable(self) -> None:
-        self.engine.encode(self._consume())
+        self.engine.encode(self._consumer.consume())
 
     def applied(self) -> dict[Any, Any] | None:
         source = self.terms.source
@@ -155,7 +153,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
             elif wanted > 0 and not self.getting:
                 self._start(wanted)
         elif self._draining or (self.credit <= 0 and not self._keeps_consumer):
-            self._cancel()
+            self.channel.write(self._consumer.cancel())
         elif wanted > 0 and self._unacked >= self._prefetch:
             self._acks.flush()
             if self._unacked >= self._prefetch:
@@ -164,29 +162,16 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
     @property
     def _keeps_consumer(self) -> bool:
         """Return whether the consumer stays at the peer even without credit."""
-        return self.refills or self._holds_exclusive_slot
-
-    @property
-    def _holds_exclusive_slot(self) -> bool:
-        """Return whether others wait for the consumer's place, which it would lose if it were cancelled."""
-        return bool(self.terms.properties.get("exclusive")) or self.address.key in self.engine.single_active
+        return self.refills or self._consumer.holds_exclusive_slot
 
     def _start(self, wanted: int) -> None:
         by_consumer = self.session.connection.prefetch_by_consumer
         self._set_prefetch(wanted if by_consumer else wanted + len(self._unsettled) + len(self._prefetched))
         self._consumer.start(self._last)
-        self.channel.write(self._consume())
-
-    def _consume(self) -> BasicConsume:
-        return BasicConsume(
-            queue=self.address.key or "",
-            consumer_tag=self._consumer.tag,
-            exclusive=bool(self.terms.properties.get("exclusive")),
-            arguments=consumer_arguments(self.terms, self._place),
-        )
+        self.channel.write(self._consumer.consume())
 
     def _set_prefetch(self, prefetch: int) -> None:
-        least = PLACE_PREFETCH if self._holds_exclusive_slot else 1
+        least = PLACE_PREFETCH if self._consumer.holds_exclusive_slot else 1
         before = self._prefetch if self.refills else 1
         self._prefetch = min(max(prefetch, before, least, self._min_prefetch), MAX_PREFETCH)
         self.channel.write(BasicQos(prefetch_count=self._prefetch))
@@ -194,13 +179,9 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
     def _widen(self, wanted: int) -> None:
         """Make room for more unacked deliveries: by a wider prefetch, or by another consumer that has one."""
         if self.session.connection.prefetch_by_consumer:
-            self._cancel()
+            self.channel.write(self._consumer.cancel())
         elif self._prefetch < MAX_PREFETCH:
             self._set_prefetch(self._unacked + wanted)
-
-    def _cancel(self) -> None:
-        self._consumer.advance(Step.SEND_CANCEL)
-        self.channel.write(BasicCancel(consumer_tag=self._consumer.tag))
 
     def receive_qos(self, _: BasicQosOk) -> None:
         pass
@@ -212,12 +193,13 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         self._adjust()
 
     def receive_cancel_ok(self, method: BasicCancelOk) -> None:
-        self._consumer.advance(Step.RECEIVE_CANCEL_OK)
-        if self._last != self._consumer.after:  # else the place is unchanged
-            self._place = place_after(self.channel.properties_octets, self.engine.variant.tables)
+        consumer = self._consumer
+        consumer.advance(Step.RECEIVE_CANCEL_OK)
+        if self._last != consumer.after:  # else the place is unchanged
+            consumer.place = place_after(self.channel.properties_octets, self.engine.variant.tables)
         if not self._keeps_consumer and self.credit <= 0:
-            if self._place is not None and self._prefetched:
-                self._place = place_of(self._prefetched.payload)
+            if consumer.place is not None and self._prefetched:
+                consumer.place = place_of(self._prefetched.payload)
             for number in self._prefetched.drop():
                 if not self._recoveries.pending:  # else the peer has them back already
                     self._acks.add(number, REQUEUE)
@@ -237,18 +219,12 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
             self._draining = False
             self.credit = 0
             self.engine.emit(FlowReceived(self, True))
-        elif self._is_stream:
+        elif self._consumer.is_on_stream:
             self._give_back_credit()  # a stream has no basic.get: to ask for it would end the connection
             self._get()
         elif not self.getting:
             self.getting = True
             self.channel.write(BasicGet(queue=self.address.key or ""))
-
-    @property
-    def _is_stream(self) -> bool:
-        """Return whether the queue is known to be a stream."""
-        known = self.address.key in self.engine.streams
-        return known or self._place is not None or bool(stream_arguments(self.terms.source))
 
     def receive_get(self, payload: bytes) -> None:
         self.channel.check_shape(payload)
