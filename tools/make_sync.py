@@ -313,6 +313,8 @@ class Writer:
         text = inspect.getdoc(value) or ""
         for pattern, words in WORDS:
             text = re.sub(pattern, words, text, flags=re.MULTILINE)
+        if not text:  # the function has none
+            return ""
         return f'"""{text}"""\n' if "\n" not in text else f'"""{text}\n"""\n'
 
     def cls(self, cls: type, name: str, attributes: dict[str, str]) -> str:

@@ -1497,14 +1497,12 @@ class Delivery(Facade):
     __slots__ = ()
 
     def __enter__(self) -> Message:
-        """"""
         result: Message = self._do("__enter__")
         return result
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """"""
         self._do("__exit__", exc_type, exc, traceback)
 
     def accept(self, *, transaction: Transaction | None = None) -> None:
@@ -2110,14 +2108,12 @@ class Request(Facade):
         return value
 
     def __enter__(self) -> Message:
-        """"""
         result: Message = self._do("__enter__")
         return result
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """"""
         self._do("__exit__", exc_type, exc, traceback)
 
     @property
