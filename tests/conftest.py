@@ -229,7 +229,8 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Settings) -> bool:
 
 def endless(item: pytest.Item) -> bool:
     """Return whether each test takes as long as it takes, also one with a limit of its own: `-o timeout=0`."""
-    return not float(item.config.getini("timeout"))
+    limit = item.config.getini("timeout")
+    return limit != "" and not float(limit)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -57,6 +57,6 @@ async def test_outcomes_that_are_never_told(caplog: pytest.LogCaptureFixture, ou
             await until(lambda: receiver._core.interrupted)
             if outcome is not None:
                 delivery.accept()
-    counts = [getattr(each, "amqp_count", None) for each in caplog.records if "come again" in each.getMessage()]
+    counts = [getattr(each, "amqp_count", None) for each in caplog.records if "unsettled deliver" in each.getMessage()]
     assert counts == ([1] if outcome else [])
     assert [each.levelname for each in caplog.records if "not tried again" in each.getMessage()] in ([], ["INFO"])

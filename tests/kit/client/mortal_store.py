@@ -37,7 +37,7 @@ class Mortal(SQLiteDeliveryStore):
 
     async def _commit(self) -> None:
         if self.dead.is_set():
-            self._committed = self._told  # as for those who waited for another commit
+            self._committed = self._changes  # as for those who waited for another commit
         else:
             await super()._commit()
 
