@@ -32,7 +32,7 @@ async def main() -> None:
             try:
                 await sender.send(Message("lost?"))
             except MessageReleased as released:
-                print(released.__notes__[0])
+                print(released.meaning)
 
         print(orders.type, (await rabbit.queue(orders.name)).messages, "message")
         async with connection.receiver(queue_address(orders.name)) as receiver:

@@ -57,11 +57,15 @@ def test_durability_is_a_word(word: Any, number: int) -> None:
 
 
 def test_words_that_are_none_are_refused() -> None:
-    """Durability and expiry policy take their words and no others, both ways."""
-    misspelled: list[Any] = [{"durable": "very"}, {"durable": 2}, {"expiry_policy": "soon"}]
-    for wrong in misspelled:
-        with pytest.raises(EncodeError, match=next(iter(wrong)).replace("_", "-")):
-            Source(**wrong).encode()
+    """Durability and expiry policy take their words and no others: as arguments, set later, and from the wire."""
+    misspelled: list[tuple[str, Any]] = [("durable", "very"), ("durable", 2), ("expiry_policy", "soon")]
+    for name, wrong in misspelled:
+        with pytest.raises((TypeError, ValueError), match=f"^{name} must be one of "):
+            Source(**{name: wrong})
+        source = Source()
+        setattr(source, name, wrong)
+        with pytest.raises(EncodeError, match=name.replace("_", "-")):
+            source.encode()
     for fields in ([None, UInt(3)], [None, None, Symbol("soon")]):
         with pytest.raises(DecodeError):
             Target.decode(encode(Described(ULong(0x29), fields)))
@@ -111,16 +115,21 @@ def test_filters_become_the_filter_set() -> None:
 def test_a_terminus_is_not_an_outcome() -> None:
     """What stands as default outcome has to be one, what stands as lifetime policy too."""
     terminus: Any = Target("x")
-    for fields, reason in (
-        ({"default_outcome": terminus}, "default-outcome: expected outcome, not "),
+    with pytest.raises(TypeError, match=r"^default_outcome must be an Accepted or "):
+        Source(default_outcome=terminus)
+    for name, wrong, reason in (
+        ("default_outcome", terminus, "default-outcome: expected outcome, not "),
         (
-            {"dynamic_node_properties": {Symbol("lifetime-policy"): terminus}},
+            "dynamic_node_properties",
+            {Symbol("lifetime-policy"): terminus},
             "dynamic-node-properties: .* lifetime-policy",
         ),
     ):
+        source = Source()
+        setattr(source, name, wrong)
         with pytest.raises(EncodeError, match=reason):
-            Source(**fields).encode()
-        wire = [fields.get(each.name) for each in Source.fields]
+            source.encode()
+        wire = [wrong if each.name == name else None for each in Source.fields]
         with pytest.raises(DecodeError, match=reason):
             Source.decode(encode(Described(ULong(0x28), wire)))
 

@@ -145,8 +145,7 @@ class TaskSender:
         named = type(failed)(
             failed.condition, f"{failed.description or 'not accepted'} ({which})", failed.info, outcome
         )
-        for note in getattr(failed, "__notes__", ()):
-            named.add_note(note)
+        named.meaning = failed.meaning
         raise named
 
     @staticmethod
