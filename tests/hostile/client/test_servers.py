@@ -17,7 +17,17 @@ from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 
 from ...kit.counts import CONVERSATIONS
-from ...kit.hostile.servers import PASSWORD, USER, HostileStream, accepted, check_error, converse, quietly, recording
+from ...kit.hostile.servers import (
+    PASSWORD,
+    USER,
+    HostileStream,
+    Records,
+    accepted,
+    check_error,
+    converse,
+    quietly,
+    recording,
+)
 
 COUNT = CONVERSATIONS * 3 // 10
 """Of clients, in all tests here together; of bridges there is one for each five."""
@@ -64,13 +74,13 @@ async def test_clients(anyio_backend_name: str) -> None:
     assert believed > sum(told.values()) // 6
 
 
-async def bridge(name: str, seed: str, *, hostile: str) -> None:
+async def bridge(name: str, seed: str, records: Records, *, hostile: str) -> None:
     """Move messages between two brokers, of which one is hostile: the "source", or the "target"."""
     dice = random.Random(seed)
     where = f"bridge {seed!r} with a hostile {hostile} in {name}"
     bodies = [f"sent-{number}-" for number in range(TOTAL)]
     url = f"amqp://{USER}:{PASSWORD}@localhost"
-    async with recording() as records, broker() as here, broker() as there:
+    async with broker() as here, broker() as there:
         async with here.connect(url) as connection, connection.sender("a") as sender:
             await sender.send_many([Message(body.encode(), durable=True) for body in bodies])
         stream = HostileStream((there if hostile == "target" else here).open_stream(), name, dice)
@@ -121,8 +131,8 @@ async def test_bridges(anyio_backend_name: str, hostile: str) -> None:
     async def some() -> None:
         for number in numbers:
             name = dialect_names()[number % len(dialect_names())]
-            await bridge(name, f"{anyio_backend_name} {number}", hostile=hostile)
+            await bridge(name, f"{anyio_backend_name} {number}", records, hostile=hostile)
 
-    async with anyio.create_task_group() as tasks:
+    async with recording() as records, anyio.create_task_group() as tasks:
         for _ in range(AT_ONCE):
             tasks.start_soon(some)

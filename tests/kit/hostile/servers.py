@@ -431,15 +431,15 @@ class Records(logging.Handler):
 
 @asynccontextmanager
 async def recording() -> AsyncIterator[Records]:
-    """Collect them meanwhile."""
+    """Collect them meanwhile, of all that runs then: one at a time, as it puts back the level of the logger."""
     records, log = Records(), logging.getLogger("amqp10")
-    level = log.level
+    assert log.level == logging.NOTSET, "another recording has set the level"
     log.addHandler(records)
     log.setLevel(logging.INFO)
     try:
         yield records
     finally:
-        log.setLevel(level)
+        log.setLevel(logging.NOTSET)
         log.removeHandler(records)
 
 
