@@ -270,7 +270,7 @@ def page_elsewhere(run: dict[str, Any]) -> list[str]:
     """What an earlier series of runs, on a machine with another processor, cost as ratios to go-amqp."""
     figures = real_medians(run)
     lines = [
-        f"Ratios depend on the processor. {run['runs']} earlier runs, of {run['date']} on {run['machine']},",
+        f"Ratios depend on the processor. {run['runs']} runs of {run['date']} on {run['machine']},",
         "had these ratios of CPU to go-amqp:",
         "",
         "| | " + " | ".join(REAL_WORKLOADS.values()) + " |",
