@@ -29,10 +29,15 @@ import amqp10.azure as azure
 import amqp10.client as client
 import amqp10.rabbitmq as rabbitmq
 from amqp10._arguments import Renamed
+from amqp10.azure._client import NamespaceClient, NamespaceSender
+from amqp10.client._factory import LinkFactory
+from amqp10.client._links.link import Link
 from amqp10.messaging import EventPosition
+from amqp10.native.topology import Topology
 
 FOLDER = Path(__file__).parent.parent / "src" / "amqp10" / "sync"
 # The class, its name in amqp10.sync, and attributes beside its properties.
+BASES: list[tuple[type, str, dict[str, str]]] = [(LinkFactory, "LinkFactory", {}), (Link, "Link", {})]
 CLASSES: list[tuple[type, str, dict[str, str]]] = [
     (client.Connection, "Connection", {}),
     (client.Session, "Session", {}),
@@ -50,14 +55,17 @@ CLASSES: list[tuple[type, str, dict[str, str]]] = [
     (rabbitmq.Management, "RabbitManagement", {}),
 ]
 NATIVES: list[tuple[type, str, dict[str, str]]] = [
+    (Topology, "Topology", {}),
     (amqp091.Native, "Native091", {}),
     (amqp010.Native, "Native010", {}),
     (amqp010.XA, "XA", {}),
     (amqpfast.Native, "NativeFast", {}),
 ]
 AZURE: list[tuple[type, str, dict[str, str]]] = [
-    (azure.ServiceBus, "ServiceBus", {"connection": "Connection"}),
-    (azure.ServiceBusSender, "ServiceBusSender", {"sender": "Sender"}),
+    (NamespaceClient, "_NamespaceClient", {"connection": "Connection"}),
+    (NamespaceSender, "_NamespaceSender", {"sender": "Sender"}),
+    (azure.ServiceBus, "ServiceBus", {}),
+    (azure.ServiceBusSender, "ServiceBusSender", {}),
     (azure.ServiceBusReceiver, "ServiceBusReceiver", {"receiver": "Receiver", "mode": "Mode"}),
     (azure.ServiceBusSession, "ServiceBusSession", {}),
     (
@@ -66,18 +74,19 @@ AZURE: list[tuple[type, str, dict[str, str]]] = [
         {"message": "Message", "lock_token": "UUID | None", "settled": "bool"},
     ),
     (azure.SubscriptionRules, "SubscriptionRules", {}),
-    (azure.EventHub, "EventHub", {"connection": "Connection", "name": "str"}),
-    (azure.EventSender, "EventSender", {"sender": "Sender"}),
+    (azure.EventHub, "EventHub", {"name": "str"}),
+    (azure.EventSender, "EventSender", {}),
     (azure.EventReader, "EventReader", {"receiver": "Receiver", "partition": "str"}),
 ]
-FACADES = {cls: name for cls, name, _ in CLASSES + NATIVES + AZURE}
+FACADES = {cls: name for cls, name, _ in BASES + CLASSES + NATIVES + AZURE}
+ABSTRACT = {LinkFactory, Link, Topology, NamespaceClient, NamespaceSender}
+"""What several classes share: no object has one of these types, so none is wrapped in it."""
 OPENED = {client.Connection, azure.ServiceBus, azure.EventHub}
 LEFT_OUT = {
     "Connection.connection",
     "Browser.connection",
     "Connection.over",
-    "Receiver.connection",
-    "Sender.connection",
+    "Link.connection",
     "Session.connection",
 }
 # Where only one task may wait at a time.
@@ -305,7 +314,7 @@ class Writer:
         else:
             how = ("self._in_turn" if where in IN_TURN else "self._wait") if waits else "self._do"
             call = f"{how}({'timeout, ' if waits else ''}{name!r}{passed})"
-            body = call if returned == "None" else f"result: {returned} = {call}\nreturn result"
+            body = call if returned == "None" else f"return {call}"
         head = f"def {name}(self{', ' if declared else ''}{declared}) -> {returned}:"
         return f"{head}\n{textwrap.indent(self.docstring(function) + body, '    ')}\n"
 
@@ -318,18 +327,17 @@ class Writer:
         return f'"""{text}"""\n' if "\n" not in text else f'"""{text}\n"""\n'
 
     def cls(self, cls: type, name: str, attributes: dict[str, str]) -> str:
-        base = next((FACADES[each] for each in cls.__mro__[1:] if each in FACADES), None)
+        bases = [each for each in cls.__mro__[1:] if each in FACADES][:1]
         parts = [self.docstring(cls) + "\n__slots__ = ()\n"]
-        own = {} if base is None else dict(inspect.getmembers(next(b for b in cls.__mro__[1:] if b in FACADES)))
+        own = dict(inspect.getmembers(bases[0])) if bases else {}
+        named = [FACADES[each] for each in bases]
         if cls in OPENED:
-            base = "Opened, Generic[DialectT]" if cls is client.Connection else "Opened"
+            named += ["Opened", "Generic[DialectT]"] if cls is client.Connection else ["Opened"]
             declared, passed = self.parameters(cls.__init__, cls, name)  # type: ignore[misc]
             parts.append(f"def __init__(self, {declared}) -> None:\n    super().__init__(Async{name}({passed[2:]}))\n")
         for each, said in attributes.items():
             type_ = self.annotation(said, cls.__init__, cls)  # type: ignore[misc]
-            parts.append(
-                f"@property\ndef {each}(self) -> {type_}:\n    value: {type_} = self._get({each!r})\n    return value\n"
-            )
+            parts.append(f"@property\ndef {each}(self) -> {type_}:\n    return self._get({each!r})\n")
         renamed: list[str] = []
         for each, value in inspect.getmembers(cls):
             if f"{name}.{each}" in LEFT_OUT or own.get(each) is value:
@@ -338,9 +346,7 @@ class Writer:
                 text = self.docstring(value)
                 given = inspect.signature(value).return_annotation
                 returned = self.annotation(given, value, cls)
-                body = "return self._enter()"
-                if given != "Self":
-                    body = f"given: {returned} = self._enter_given()\n    return given"
+                body = "return self._enter()" if given == "Self" else "return self._enter_given()"
                 parts.append(f"def __enter__(self) -> {returned}:\n{textwrap.indent(text, '    ')}    {body}\n")
             elif each == "__aexit__":
                 self.imports.setdefault("types", set()).add("TracebackType")
@@ -359,7 +365,8 @@ class Writer:
                 parts.append("def __iter__(self) -> Self:\n    return self\n")
                 self.imports.setdefault("typing", set()).add("Self")
             elif each == "__anext__":
-                parts.append(self.step(cls, value))
+                returned = self.annotation(inspect.signature(value).return_annotation, value, cls)
+                parts.append(f"def __next__(self) -> {returned}:\n    return self._step()\n")
             elif each.startswith("_"):
                 continue
             elif isinstance(value, Renamed):
@@ -368,7 +375,7 @@ class Writer:
             elif isinstance(value, property) and value.fget is not None:
                 returned = self.annotation(inspect.signature(value.fget).return_annotation, value.fget, cls)
                 text = textwrap.indent(self.docstring(value), "    ")
-                body = f"    value: {returned} = self._get({each!r})\n    return value\n"
+                body = f"    return self._get({each!r})\n"
                 if f"{name}.{each}" in BODIES:
                     body = textwrap.indent(textwrap.dedent(BODIES[f"{name}.{each}"]).strip(), "    ") + "\n"
                 kind = "native_property" if each == "native" else "property"
@@ -377,18 +384,7 @@ class Writer:
                 parts.append(self.method(cls, name, each, value))
         if renamed:
             parts.append(f"if not TYPE_CHECKING:\n{''.join(renamed)}")
-        return f"class {name}({base or 'Facade'}):\n{textwrap.indent(chr(10).join(parts), '    ')}\n"
-
-    def step(self, cls: type, function: Any) -> str:
-        returned = self.annotation(inspect.signature(function).return_annotation, function, cls)
-        return textwrap.dedent(f"""
-            def __next__(self) -> {returned}:
-                try:
-                    result: {returned} = self._in_turn(None, "__anext__")
-                except StopAsyncIteration:
-                    raise StopIteration from None
-                return result
-            """).lstrip()
+        return f"class {name}({', '.join(named) or 'Facade'}):\n{textwrap.indent(chr(10).join(parts), '    ')}\n"
 
     def module(self, first: str, imports: list[str], then: str = "") -> str:
         """Return the text of the module.
@@ -403,7 +399,7 @@ class Writer:
         # The asynchronous classes by their modules, for FACADES; those of older dialects are added when they are used.
         modules = {azure: "azure", client: "client", rabbitmq: "rabbitmq"}
         pairs = ""
-        for cls, name, _ in [each for each in self.classes if each not in NATIVES]:
+        for cls, name, _ in [each for each in self.classes if each not in NATIVES and each[0] not in ABSTRACT]:
             home = next(home for each, home in modules.items() if vars(each).get(cls.__name__) is cls)
             pairs += f"    {home}.{cls.__name__}: {name},\n"
         for module, names in sorted(self.imports.items()):
@@ -423,9 +419,10 @@ class Writer:
 
 def texts() -> dict[Path, str]:
     """Return the text of each file."""
-    core = Writer(CLASSES + NATIVES).module(
+    core = Writer(BASES + CLASSES + NATIVES).module(
         '"""The synchronous form of the client, made by tools/make_sync.py: run `make sync`."""\n\n'
-        "# ruff: noqa: A002, E501",
+        "# ruff: noqa: A002, E501\n"
+        '# mypy: disable-error-code="no-any-return"',
         [
             "from collections.abc import Callable",
             "from typing import TYPE_CHECKING, Generic, overload",
@@ -438,12 +435,12 @@ def texts() -> dict[Path, str]:
         NATIVE,
     )
     core += NATIVE_FACADES
-    names = [name for _, name, _ in AZURE]
+    names = [name for cls, name, _ in AZURE if cls not in ABSTRACT]
     listed = "".join(f"    {name!r},\n" for name in sorted(names))
     of_azure = Writer(AZURE).module(
         '"""Service Bus and Event Hubs without `await`, made by tools/make_sync.py: run `make sync`.\n\n'
         "What does not wait, such as `MessageBatch`, `Rule` and the errors, is imported from `amqp10.azure`.\n"
-        '"""',
+        '"""\n\n# mypy: disable-error-code="no-any-return"',
         [
             "import time",
             "from .. import azure",

@@ -1,6 +1,7 @@
 """The synchronous form of the client, made by tools/make_sync.py: run `make sync`."""
 
 # ruff: noqa: A002, E501
+# mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
 
@@ -54,7 +55,321 @@ else:
     native_property = property
 
 
-class Connection(Opened, Generic[DialectT]):
+class LinkFactory(Facade):
+    """What makes links: a `Session`, or a `Connection` on its default session."""
+
+    __slots__ = ()
+
+    def browser(
+        self, address: str | Source, *, filters: Iterable[Filter] = (), credit: int = 100, require_filters: bool = True
+    ) -> Browser:
+        """Make a receiver that looks at a queue and leaves it as it is (§3.5.7 "copy"); to be opened by `with`.
+
+        Iterating over it ends when all has been seen. A peer that does not browse raises `Unsupported` on entering.
+
+        Args:
+            address: the queue; a `Source` to say more.
+            filters: which messages to look at.
+            credit: deliveries that may be on their way or wait here.
+            require_filters: as for `receiver`.
+
+        Raises:
+            ValueError: `credit` is not positive.
+        """
+        return self._do("browser", address, filters=filters, credit=credit, require_filters=require_filters)
+
+    def management(self, node: str = "$management", *, reply_to: str | None = None) -> Management:
+        """Make a client of the peer's management node (AMQP Management, a draft); to be opened by `with`.
+
+        Args:
+            node: its address. RabbitMQ and the embedded broker have another kind: see `amqp10.rabbitmq`. Opening this
+                one there is `LinkDetached`.
+            reply_to: where responses come from, as for `requester`. At Azure it is the node's own address.
+        """
+        return self._do("management", node, reply_to=reply_to)
+
+    def receiver(
+        self,
+        address: str | Source | None = None,
+        *,
+        credit: int | None = None,
+        stream: bool = False,
+        name: str | None = None,
+        settle_mode: SenderSettleMode = "unsettled",
+        receiver_settle_mode: ReceiverSettleMode = "first",
+        dynamic: bool = False,
+        target: Target | None = None,
+        max_message_size: int | None = None,
+        require_filters: bool = True,
+        priority: int | None = None,
+        exclusive: bool = False,
+        restore: bool = True,
+        properties: Mapping[Any, Any] | None = None,
+        desired_capabilities: Sequence[str] = (),
+    ) -> Receiver:
+        """Make a receiver, to be attached by `with`.
+
+        Args:
+            address: where messages come from: an address or a `Source` to say more. One that names no outcomes asks for
+                all four.
+            credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
+                100 unless said, 1 with `stream`.
+            stream: hand a delivery out when its head is here; `delivery.iter_body()` reads its body while it comes in.
+                Such a receiver has a session of its own, whose window of 64 frames bounds what is in memory, unless it
+                is made on a session.
+            name: the link's name; made up when None. With a durable source it names the subscription.
+            settle_mode: what the sender is asked for: "unsettled" (at least once), "settled" (at most once), or
+                "mixed", as it likes (§2.8.2).
+            receiver_settle_mode: "first": an outcome given here settles; "second": when the sender settled (§2.8.3).
+            dynamic: let the peer make a node that lives as long as the link; `address` of the receiver names it.
+            target: the target as this side describes it (§3.5.4).
+            max_message_size: the largest message this side takes, bytes; None: the peer is told no limit, and a
+                message that comes in parts may have 512 MiB, or any size with `stream`.
+            require_filters: a filter of the source that the peer does not apply is an error (`FilterNotApplied`); False
+                to take what comes then, and look at `receiver.source.filter`.
+            priority: as long as a consumer of higher priority has credit, those of lower get nothing; 0 where nobody
+                says. A link property of Artemis, RabbitMQ, Broker-J and the embedded broker.
+            exclusive: be the only consumer of the queue. A peer that does not confirm it raises `Unsupported` on
+                entering; the embedded broker does, and refuses a second consumer with `amqp:resource-locked`.
+            restore: with `reconnect`, attach it again after a loss; False: it is over with its link, as befits one that
+                holds something at the peer which ends with that, such as a session of Azure Service Bus.
+            properties: link properties (§2.7.3).
+            desired_capabilities: extensions this side would use if the peer offers them.
+
+        Raises:
+            LocalProtocolError: neither an address nor `dynamic`, or both.
+            ValueError: a settle mode, size or credit is not valid; credit is at most 2^32 - 1.
+        """
+        return self._do(
+            "receiver",
+            address,
+            credit=credit,
+            stream=stream,
+            name=name,
+            settle_mode=settle_mode,
+            receiver_settle_mode=receiver_settle_mode,
+            dynamic=dynamic,
+            target=target,
+            max_message_size=max_message_size,
+            require_filters=require_filters,
+            priority=priority,
+            exclusive=exclusive,
+            restore=restore,
+            properties=properties,
+            desired_capabilities=desired_capabilities,
+        )
+
+    def requester(
+        self,
+        address: str | Target | None,
+        *,
+        reply_to: str | Source | None = None,
+        on_lost: Literal["resend", "raise"] | None = None,
+        credit: int = 100,
+    ) -> Requester:
+        """Make a requester, which sends requests and waits for their replies; to be opened by `with`.
+
+        Args:
+            address: where requests go; None for an anonymous one, whose requests each say it in their `to`.
+            reply_to: where replies come from: an address, which no other requester may share, or a `Source` to say
+                more. None: a dynamic node, made by the peer for this requester. The address that requests go to: a node
+                that answers on a link of its own, as those for management at Azure do.
+            on_lost: what becomes of requests without a reply when the connection or a link is lost and restored, and
+                their dynamic node was lost with it, or it is not known whether they arrived: "resend" them, so that
+                they may be processed twice, or "raise" `DeliveryUncertain`. None: as `Reconnect.on_uncertain` says.
+            credit: replies that may be on their way; not the number of requests under way.
+
+        Raises:
+            ValueError: `credit` is not positive.
+        """
+        return self._do("requester", address, reply_to=reply_to, on_lost=on_lost, credit=credit)
+
+    def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
+        """Make a responder, which receives requests and sends replies; to be opened by `with`.
+
+        Args:
+            address: where requests come from.
+            credit: requests that may be on their way or wait here.
+        """
+        return self._do("responder", address, credit=credit)
+
+    def sender(
+        self,
+        address: str | Target | None,
+        *,
+        name: str | None = None,
+        settle_mode: SenderSettleMode = "unsettled",
+        receiver_settle_mode: ReceiverSettleMode = "first",
+        source: Source | None = None,
+        properties: Mapping[Any, Any] | None = None,
+        desired_capabilities: Sequence[str] = (),
+    ) -> Sender:
+        """Make a sender, to be attached by `with`.
+
+        Args:
+            address: where messages go: an address, a `Target` to say more, or None for an anonymous sender whose
+                messages each say it in their `to`.
+            name: the link's name; made up when None.
+            settle_mode: "unsettled" (at least once), "settled" (at most once), or "mixed": each `send` says (§2.8.2).
+            receiver_settle_mode: "second": the receiver settles after this side did (§2.8.3).
+            source: the source as this side describes it (§3.5.3).
+            properties: link properties (§2.7.3).
+            desired_capabilities: extensions this side would use if the peer offers them.
+
+        Raises:
+            ValueError: a settle mode is not valid.
+        """
+        return self._do(
+            "sender",
+            address,
+            name=name,
+            settle_mode=settle_mode,
+            receiver_settle_mode=receiver_settle_mode,
+            source=source,
+            properties=properties,
+            desired_capabilities=desired_capabilities,
+        )
+
+    def subscription(
+        self,
+        address: str | Source,
+        name: str,
+        *,
+        durable: bool = True,
+        shared: bool = False,
+        global_: bool = False,
+        filters: Iterable[Filter] = (),
+        timeout: int | None = None,
+        credit: int = 100,
+        require_filters: bool = True,
+        priority: int | None = None,
+    ) -> Receiver:
+        """Make a receiver of a topic's subscription, to be attached by `with` (§2.6.3, §3.5.6; JMS mapping).
+
+        A durable one stays when the block is left, and takes in what comes meanwhile; the next receiver of the same
+        name goes on with it. `close()` of its last receiver ends it, and so does `unsubscribe`. It is found again by
+        its name and the connection's `container_id`, but for a global one: by its name.
+
+        A peer that shares no subscriptions, or does not keep them as long as asked for, raises `Unsupported` on
+        entering.
+
+        Args:
+            address: the topic; a `Source` for more capabilities or filters.
+            name: the subscription's name, without "|".
+            durable: it outlives its links.
+            shared: several receivers take messages from it in turn, each message going to one.
+            global_: those of other containers, too.
+            filters: which messages come into it; with others the subscription is replaced.
+            timeout: a durable one ends that many seconds after its last receiver went; None for never.
+            credit: as for `receiver`, and so are `require_filters` and `priority`.
+
+        Raises:
+            ValueError: a durable one that is not global, where the connection's `container_id` is made up; global and
+                not shared; a name, timeout or credit is not valid.
+        """
+        return self._do(
+            "subscription",
+            address,
+            name,
+            durable=durable,
+            shared=shared,
+            global_=global_,
+            filters=filters,
+            timeout=timeout,
+            credit=credit,
+            require_filters=require_filters,
+            priority=priority,
+        )
+
+    def transaction(self) -> Transaction:
+        """Make a transaction over links of this session, or of the default one; to be declared by `with`."""
+        return self._do("transaction")
+
+    def unsubscribe(
+        self, name: str, *, shared: bool = False, global_: bool = False, timeout: float | None = None
+    ) -> None:
+        """End a durable subscription that no receiver uses just now; what waits in it is dropped (§2.6.6).
+
+        Args:
+            name, shared, global_: as the `subscription` was made.
+
+        Raises:
+            LinkDetached: it does not exist (`amqp:not-found`), or is in use elsewhere and stays.
+            LocalProtocolError: it is in use on this connection.
+            SessionEnded, ConnectionClosed, ConnectionLost: what it needs is gone.
+            ValueError: global and not shared, or the name is not valid.
+
+        Timeout: the subscription may be there still, or not.
+        """
+        self._wait(timeout, "unsubscribe", name, shared=shared, global_=global_)
+
+
+class Link(Facade):
+    """One end of a link. `Sender` and `Receiver` are the two kinds."""
+
+    __slots__ = ()
+
+    @property
+    def address(self) -> str | None:
+        return self._get("address")
+
+    def close(self, *, timeout: float | None = None) -> None:
+        """Close the link for good: the peer drops its terminus too, a durable subscription ends (§2.6.6).
+
+        Leaving `with` does so, but for termini that are durable or never expire, which it only detaches from.
+        Receivers drain and release what was prefetched, senders wait for outcomes. Does nothing when called again.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._wait(timeout, "close")
+
+    def detach(self, *, timeout: float | None = None) -> None:
+        """Detach, and let the peer keep its terminus for the next link of this name (§2.6.4); else as `close`.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._wait(timeout, "detach")
+
+    @property
+    def name(self) -> str:
+        """The link's name (§2.6.1): with the two containers and the direction it identifies the link."""
+        return self._get("name")
+
+    @property
+    def open(self) -> bool:
+        """Whether the link can be used now."""
+        return self._get("open")
+
+    @property
+    def receiver_settle_mode(self) -> ReceiverSettleMode:
+        """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
+        return self._get("receiver_settle_mode")
+
+    @property
+    def remote(self) -> LinkTerms:
+        """What the peer said in its attach (§2.7.3): its termini, settle modes, properties, largest message.
+
+        Raises:
+            LocalProtocolError: the link is not attached yet.
+        """
+        return self._get("remote")
+
+    @property
+    def settle_mode(self) -> SenderSettleMode:
+        """How the sender settles, as agreed (§2.8.2): the sender's own word is the one in force."""
+        return self._get("settle_mode")
+
+    @property
+    def source(self) -> Source | None:
+        """The source as the peer has it (§3.5.3)."""
+        return self._get("source")
+
+    @property
+    def unsettled(self) -> int:
+        return self._get("unsettled")
+
+
+class Connection(LinkFactory, Opened, Generic[DialectT]):
     """An AMQP connection. `with` opens it, owns all of its background tasks, and closes it.
 
         with Connection("amqp://localhost:5672") as connection: ...
@@ -195,81 +510,44 @@ class Connection(Opened, Generic[DialectT]):
         """
         self._leave(exc_type, exc, traceback)
 
-    def browser(
-        self, address: str | Source, *, filters: Iterable[Filter] = (), credit: int = 100, require_filters: bool = True
-    ) -> Browser:
-        """Make a receiver that looks at a queue and leaves it as it is (§3.5.7 "copy"); to be opened by `with`.
-
-        Iterating over it ends when all has been seen. A peer that does not browse raises `Unsupported` on entering.
-
-        Args:
-            address: the queue; a `Source` to say more.
-            filters: which messages to look at.
-            credit: deliveries that may be on their way or wait here.
-            require_filters: as for `receiver`.
-
-        Raises:
-            ValueError: `credit` is not positive.
-        """
-        result: Browser = self._do("browser", address, filters=filters, credit=credit, require_filters=require_filters)
-        return result
-
     @property
     def capabilities(self) -> frozenset[str]:
         """What the dialect can do; asking for anything else raises `Unsupported`."""
-        value: frozenset[str] = self._get("capabilities")
-        return value
+        return self._get("capabilities")
 
     @property
     def close_timeout(self) -> float:
         """Seconds that leaving may take."""
-        value: float = self._get("close_timeout")
-        return value
+        return self._get("close_timeout")
 
     @property
     def container_id(self) -> str:
         """The name of this container."""
-        value: str = self._get("container_id")
-        return value
+        return self._get("container_id")
 
     @property
     def dialect(self) -> str:
         """The name of the dialect in use; "auto" until it is known."""
-        value: str = self._get("dialect")
-        return value
+        return self._get("dialect")
 
     def events(self) -> Iterator[ConnectionEvent]:
         """Return an iterator over the events from now on: interrupted, attempted, restored, given up.
 
         It ends with the connection. The logger `amqp10.connection` reports the same events, and `health` counts them.
         """
-        result: Iterator[ConnectionEvent] = self._do("events")
-        return result
+        return self._do("events")
 
     def health(self) -> Health:
         """Return the current state of the connection: silence, credit, unsettled deliveries, and counts of events.
 
         The call is cheap: it does not wait, and looks at each link once. The page "Health and logs" has recipes.
         """
-        result: Health = self._do("health")
-        return result
-
-    def management(self, node: str = "$management", *, reply_to: str | None = None) -> Management:
-        """Make a client of the peer's management node (AMQP Management, a draft); to be opened by `with`.
-
-        Args:
-            node: its address. RabbitMQ and the embedded broker have another kind: see `amqp10.rabbitmq`. Opening this
-                one there is `LinkDetached`.
-            reply_to: where responses come from, as for `requester`. At Azure it is the node's own address.
-        """
-        result: Management = self._do("management", node, reply_to=reply_to)
-        return result
+        return self._do("health")
 
     @property
     def mechanism(self) -> str | None:
         """The SASL mechanism that was used; None before the login, and without a SASL layer."""
-        value: str | None = self._get("mechanism")
-        return value
+        return self._get("mechanism")
 
     @native_property
     def native(self) -> Any:
@@ -287,14 +565,12 @@ class Connection(Opened, Generic[DialectT]):
     @property
     def offered_capabilities(self) -> tuple[str, ...]:
         """The extensions that the peer offers (§2.7.1)."""
-        value: tuple[str, ...] = self._get("offered_capabilities")
-        return value
+        return self._get("offered_capabilities")
 
     @property
     def open(self) -> bool:
         """Whether the connection can be used now."""
-        value: bool = self._get("open")
-        return value
+        return self._get("open")
 
     @property
     def profile(self) -> Profile:
@@ -303,80 +579,7 @@ class Connection(Opened, Generic[DialectT]):
         Raises:
             LocalProtocolError: the connection is not open yet, and no profile was named.
         """
-        value: Profile = self._get("profile")
-        return value
-
-    def receiver(
-        self,
-        address: str | Source | None = None,
-        *,
-        credit: int | None = None,
-        stream: bool = False,
-        name: str | None = None,
-        settle_mode: SenderSettleMode = "unsettled",
-        receiver_settle_mode: ReceiverSettleMode = "first",
-        dynamic: bool = False,
-        target: Target | None = None,
-        max_message_size: int | None = None,
-        require_filters: bool = True,
-        priority: int | None = None,
-        exclusive: bool = False,
-        restore: bool = True,
-        properties: Mapping[Any, Any] | None = None,
-        desired_capabilities: Sequence[str] = (),
-    ) -> Receiver:
-        """Make a receiver, to be attached by `with`.
-
-        Args:
-            address: where messages come from: an address or a `Source` to say more. One that names no outcomes asks for
-                all four.
-            credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
-                100 unless said, 1 with `stream`.
-            stream: hand a delivery out when its head is here; `delivery.iter_body()` reads its body while it comes in.
-                Such a receiver has a session of its own, whose window of 64 frames bounds what is in memory, unless it
-                is made on a session.
-            name: the link's name; made up when None. With a durable source it names the subscription.
-            settle_mode: what the sender is asked for: "unsettled" (at least once), "settled" (at most once), or
-                "mixed", as it likes (§2.8.2).
-            receiver_settle_mode: "first": an outcome given here settles; "second": when the sender settled (§2.8.3).
-            dynamic: let the peer make a node that lives as long as the link; `address` of the receiver names it.
-            target: the target as this side describes it (§3.5.4).
-            max_message_size: the largest message this side takes, bytes; None: the peer is told no limit, and a
-                message that comes in parts may have 512 MiB, or any size with `stream`.
-            require_filters: a filter of the source that the peer does not apply is an error (`FilterNotApplied`); False
-                to take what comes then, and look at `receiver.source.filter`.
-            priority: as long as a consumer of higher priority has credit, those of lower get nothing; 0 where nobody
-                says. A link property of Artemis, RabbitMQ, Broker-J and the embedded broker.
-            exclusive: be the only consumer of the queue. A peer that does not confirm it raises `Unsupported` on
-                entering; the embedded broker does, and refuses a second consumer with `amqp:resource-locked`.
-            restore: with `reconnect`, attach it again after a loss; False: it is over with its link, as befits one that
-                holds something at the peer which ends with that, such as a session of Azure Service Bus.
-            properties: link properties (§2.7.3).
-            desired_capabilities: extensions this side would use if the peer offers them.
-
-        Raises:
-            LocalProtocolError: neither an address nor `dynamic`, or both.
-            ValueError: a settle mode, size or credit is not valid; credit is at most 2^32 - 1.
-        """
-        result: Receiver = self._do(
-            "receiver",
-            address,
-            credit=credit,
-            stream=stream,
-            name=name,
-            settle_mode=settle_mode,
-            receiver_settle_mode=receiver_settle_mode,
-            dynamic=dynamic,
-            target=target,
-            max_message_size=max_message_size,
-            require_filters=require_filters,
-            priority=priority,
-            exclusive=exclusive,
-            restore=restore,
-            properties=properties,
-            desired_capabilities=desired_capabilities,
-        )
-        return result
+        return self._get("profile")
 
     @property
     def remote(self) -> ConnectionTerms:
@@ -385,94 +588,17 @@ class Connection(Opened, Generic[DialectT]):
         Raises:
             LocalProtocolError: the connection is not open yet.
         """
-        value: ConnectionTerms = self._get("remote")
-        return value
+        return self._get("remote")
 
     @property
     def remote_container_id(self) -> str:
         """The name of the peer's container."""
-        value: str = self._get("remote_container_id")
-        return value
+        return self._get("remote_container_id")
 
     @property
     def remote_properties(self) -> Mapping[Any, Any]:
         """The peer's connection properties: product and version, mostly."""
-        value: Mapping[Any, Any] = self._get("remote_properties")
-        return value
-
-    def requester(
-        self,
-        address: str | Target | None,
-        *,
-        reply_to: str | Source | None = None,
-        on_lost: Literal["resend", "raise"] | None = None,
-        credit: int = 100,
-    ) -> Requester:
-        """Make a requester, which sends requests and waits for their replies; to be opened by `with`.
-
-        Args:
-            address: where requests go; None for an anonymous one, whose requests each say it in their `to`.
-            reply_to: where replies come from: an address, which no other requester may share, or a `Source` to say
-                more. None: a dynamic node, made by the peer for this requester. The address that requests go to: a node
-                that answers on a link of its own, as those for management at Azure do.
-            on_lost: what becomes of requests without a reply when the connection or a link is lost and restored, and
-                their dynamic node was lost with it, or it is not known whether they arrived: "resend" them, so that
-                they may be processed twice, or "raise" `DeliveryUncertain`. None: as `Reconnect.on_uncertain` says.
-            credit: replies that may be on their way; not the number of requests under way.
-
-        Raises:
-            ValueError: `credit` is not positive.
-        """
-        result: Requester = self._do("requester", address, reply_to=reply_to, on_lost=on_lost, credit=credit)
-        return result
-
-    def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
-        """Make a responder, which receives requests and sends replies; to be opened by `with`.
-
-        Args:
-            address: where requests come from.
-            credit: requests that may be on their way or wait here.
-        """
-        result: Responder = self._do("responder", address, credit=credit)
-        return result
-
-    def sender(
-        self,
-        address: str | Target | None,
-        *,
-        name: str | None = None,
-        settle_mode: SenderSettleMode = "unsettled",
-        receiver_settle_mode: ReceiverSettleMode = "first",
-        source: Source | None = None,
-        properties: Mapping[Any, Any] | None = None,
-        desired_capabilities: Sequence[str] = (),
-    ) -> Sender:
-        """Make a sender, to be attached by `with`.
-
-        Args:
-            address: where messages go: an address, a `Target` to say more, or None for an anonymous sender whose
-                messages each say it in their `to`.
-            name: the link's name; made up when None.
-            settle_mode: "unsettled" (at least once), "settled" (at most once), or "mixed": each `send` says (§2.8.2).
-            receiver_settle_mode: "second": the receiver settles after this side did (§2.8.3).
-            source: the source as this side describes it (§3.5.3).
-            properties: link properties (§2.7.3).
-            desired_capabilities: extensions this side would use if the peer offers them.
-
-        Raises:
-            ValueError: a settle mode is not valid.
-        """
-        result: Sender = self._do(
-            "sender",
-            address,
-            name=name,
-            settle_mode=settle_mode,
-            receiver_settle_mode=receiver_settle_mode,
-            source=source,
-            properties=properties,
-            desired_capabilities=desired_capabilities,
-        )
-        return result
+        return self._get("remote_properties")
 
     def session(
         self, *, incoming_window: int = 2048, handle_max: int = 1023, properties: Mapping[Any, Any] | None = None
@@ -487,94 +613,15 @@ class Connection(Opened, Generic[DialectT]):
         Raises:
             ValueError: a limit is not valid.
         """
-        result: Session = self._do(
-            "session", incoming_window=incoming_window, handle_max=handle_max, properties=properties
-        )
-        return result
-
-    def subscription(
-        self,
-        address: str | Source,
-        name: str,
-        *,
-        durable: bool = True,
-        shared: bool = False,
-        global_: bool = False,
-        filters: Iterable[Filter] = (),
-        timeout: int | None = None,
-        credit: int = 100,
-        require_filters: bool = True,
-        priority: int | None = None,
-    ) -> Receiver:
-        """Make a receiver of a topic's subscription, to be attached by `with` (§2.6.3, §3.5.6; JMS mapping).
-
-        A durable one stays when the block is left, and takes in what comes meanwhile; the next receiver of the same
-        name goes on with it. `close()` of its last receiver ends it, and so does `unsubscribe`. It is found again by
-        its name and the connection's `container_id`, but for a global one: by its name.
-
-        A peer that shares no subscriptions, or does not keep them as long as asked for, raises `Unsupported` on
-        entering.
-
-        Args:
-            address: the topic; a `Source` for more capabilities or filters.
-            name: the subscription's name, without "|".
-            durable: it outlives its links.
-            shared: several receivers take messages from it in turn, each message going to one.
-            global_: those of other containers, too.
-            filters: which messages come into it; with others the subscription is replaced.
-            timeout: a durable one ends that many seconds after its last receiver went; None for never.
-            credit: as for `receiver`, and so are `require_filters` and `priority`.
-
-        Raises:
-            ValueError: a durable one that is not global, where the connection's `container_id` is made up; global and
-                not shared; a name, timeout or credit is not valid.
-        """
-        result: Receiver = self._do(
-            "subscription",
-            address,
-            name,
-            durable=durable,
-            shared=shared,
-            global_=global_,
-            filters=filters,
-            timeout=timeout,
-            credit=credit,
-            require_filters=require_filters,
-            priority=priority,
-        )
-        return result
-
-    def transaction(self) -> Transaction:
-        """Make a transaction over links of this session, or of the default one; to be declared by `with`."""
-        result: Transaction = self._do("transaction")
-        return result
-
-    def unsubscribe(
-        self, name: str, *, shared: bool = False, global_: bool = False, timeout: float | None = None
-    ) -> None:
-        """End a durable subscription that no receiver uses just now; what waits in it is dropped (§2.6.6).
-
-        Args:
-            name, shared, global_: as the `subscription` was made.
-
-        Raises:
-            LinkDetached: it does not exist (`amqp:not-found`), or is in use elsewhere and stays.
-            LocalProtocolError: it is in use on this connection.
-            SessionEnded, ConnectionClosed, ConnectionLost: what it needs is gone.
-            ValueError: global and not shared, or the name is not valid.
-
-        Timeout: the subscription may be there still, or not.
-        """
-        self._wait(timeout, "unsubscribe", name, shared=shared, global_=global_)
+        return self._do("session", incoming_window=incoming_window, handle_max=handle_max, properties=properties)
 
     @property
     def url(self) -> str:
         """The URL of the current connection, or of the last one, or of the first one to try; without credentials."""
-        value: str = self._get("url")
-        return value
+        return self._get("url")
 
 
-class Session(Facade):
+class Session(LinkFactory):
     """A session (§2.5): links that share a window of transfer frames and an order; begun by `with`.
 
     Most programs need none of their own: a connection begins one by itself. A second one keeps the flow of its links
@@ -604,113 +651,10 @@ class Session(Facade):
         """
         self._leave(exc_type, exc, traceback)
 
-    def browser(
-        self, address: str | Source, *, filters: Iterable[Filter] = (), credit: int = 100, require_filters: bool = True
-    ) -> Browser:
-        """Make a receiver that looks at a queue and leaves it as it is (§3.5.7 "copy"); to be opened by `with`.
-
-        Iterating over it ends when all has been seen. A peer that does not browse raises `Unsupported` on entering.
-
-        Args:
-            address: the queue; a `Source` to say more.
-            filters: which messages to look at.
-            credit: deliveries that may be on their way or wait here.
-            require_filters: as for `receiver`.
-
-        Raises:
-            ValueError: `credit` is not positive.
-        """
-        result: Browser = self._do("browser", address, filters=filters, credit=credit, require_filters=require_filters)
-        return result
-
-    def management(self, node: str = "$management", *, reply_to: str | None = None) -> Management:
-        """Make a client of the peer's management node (AMQP Management, a draft); to be opened by `with`.
-
-        Args:
-            node: its address. RabbitMQ and the embedded broker have another kind: see `amqp10.rabbitmq`. Opening this
-                one there is `LinkDetached`.
-            reply_to: where responses come from, as for `requester`. At Azure it is the node's own address.
-        """
-        result: Management = self._do("management", node, reply_to=reply_to)
-        return result
-
     @property
     def open(self) -> bool:
         """Whether the session can be used now."""
-        value: bool = self._get("open")
-        return value
-
-    def receiver(
-        self,
-        address: str | Source | None = None,
-        *,
-        credit: int | None = None,
-        stream: bool = False,
-        name: str | None = None,
-        settle_mode: SenderSettleMode = "unsettled",
-        receiver_settle_mode: ReceiverSettleMode = "first",
-        dynamic: bool = False,
-        target: Target | None = None,
-        max_message_size: int | None = None,
-        require_filters: bool = True,
-        priority: int | None = None,
-        exclusive: bool = False,
-        restore: bool = True,
-        properties: Mapping[Any, Any] | None = None,
-        desired_capabilities: Sequence[str] = (),
-    ) -> Receiver:
-        """Make a receiver, to be attached by `with`.
-
-        Args:
-            address: where messages come from: an address or a `Source` to say more. One that names no outcomes asks for
-                all four.
-            credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
-                100 unless said, 1 with `stream`.
-            stream: hand a delivery out when its head is here; `delivery.iter_body()` reads its body while it comes in.
-                Such a receiver has a session of its own, whose window of 64 frames bounds what is in memory, unless it
-                is made on a session.
-            name: the link's name; made up when None. With a durable source it names the subscription.
-            settle_mode: what the sender is asked for: "unsettled" (at least once), "settled" (at most once), or
-                "mixed", as it likes (§2.8.2).
-            receiver_settle_mode: "first": an outcome given here settles; "second": when the sender settled (§2.8.3).
-            dynamic: let the peer make a node that lives as long as the link; `address` of the receiver names it.
-            target: the target as this side describes it (§3.5.4).
-            max_message_size: the largest message this side takes, bytes; None: the peer is told no limit, and a
-                message that comes in parts may have 512 MiB, or any size with `stream`.
-            require_filters: a filter of the source that the peer does not apply is an error (`FilterNotApplied`); False
-                to take what comes then, and look at `receiver.source.filter`.
-            priority: as long as a consumer of higher priority has credit, those of lower get nothing; 0 where nobody
-                says. A link property of Artemis, RabbitMQ, Broker-J and the embedded broker.
-            exclusive: be the only consumer of the queue. A peer that does not confirm it raises `Unsupported` on
-                entering; the embedded broker does, and refuses a second consumer with `amqp:resource-locked`.
-            restore: with `reconnect`, attach it again after a loss; False: it is over with its link, as befits one that
-                holds something at the peer which ends with that, such as a session of Azure Service Bus.
-            properties: link properties (§2.7.3).
-            desired_capabilities: extensions this side would use if the peer offers them.
-
-        Raises:
-            LocalProtocolError: neither an address nor `dynamic`, or both.
-            ValueError: a settle mode, size or credit is not valid; credit is at most 2^32 - 1.
-        """
-        result: Receiver = self._do(
-            "receiver",
-            address,
-            credit=credit,
-            stream=stream,
-            name=name,
-            settle_mode=settle_mode,
-            receiver_settle_mode=receiver_settle_mode,
-            dynamic=dynamic,
-            target=target,
-            max_message_size=max_message_size,
-            require_filters=require_filters,
-            priority=priority,
-            exclusive=exclusive,
-            restore=restore,
-            properties=properties,
-            desired_capabilities=desired_capabilities,
-        )
-        return result
+        return self._get("open")
 
     @property
     def remote(self) -> SessionTerms:
@@ -719,160 +663,10 @@ class Session(Facade):
         Raises:
             LocalProtocolError: it has not begun yet.
         """
-        value: SessionTerms = self._get("remote")
-        return value
-
-    def requester(
-        self,
-        address: str | Target | None,
-        *,
-        reply_to: str | Source | None = None,
-        on_lost: Literal["resend", "raise"] | None = None,
-        credit: int = 100,
-    ) -> Requester:
-        """Make a requester, which sends requests and waits for their replies; to be opened by `with`.
-
-        Args:
-            address: where requests go; None for an anonymous one, whose requests each say it in their `to`.
-            reply_to: where replies come from: an address, which no other requester may share, or a `Source` to say
-                more. None: a dynamic node, made by the peer for this requester. The address that requests go to: a node
-                that answers on a link of its own, as those for management at Azure do.
-            on_lost: what becomes of requests without a reply when the connection or a link is lost and restored, and
-                their dynamic node was lost with it, or it is not known whether they arrived: "resend" them, so that
-                they may be processed twice, or "raise" `DeliveryUncertain`. None: as `Reconnect.on_uncertain` says.
-            credit: replies that may be on their way; not the number of requests under way.
-
-        Raises:
-            ValueError: `credit` is not positive.
-        """
-        result: Requester = self._do("requester", address, reply_to=reply_to, on_lost=on_lost, credit=credit)
-        return result
-
-    def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
-        """Make a responder, which receives requests and sends replies; to be opened by `with`.
-
-        Args:
-            address: where requests come from.
-            credit: requests that may be on their way or wait here.
-        """
-        result: Responder = self._do("responder", address, credit=credit)
-        return result
-
-    def sender(
-        self,
-        address: str | Target | None,
-        *,
-        name: str | None = None,
-        settle_mode: SenderSettleMode = "unsettled",
-        receiver_settle_mode: ReceiverSettleMode = "first",
-        source: Source | None = None,
-        properties: Mapping[Any, Any] | None = None,
-        desired_capabilities: Sequence[str] = (),
-    ) -> Sender:
-        """Make a sender, to be attached by `with`.
-
-        Args:
-            address: where messages go: an address, a `Target` to say more, or None for an anonymous sender whose
-                messages each say it in their `to`.
-            name: the link's name; made up when None.
-            settle_mode: "unsettled" (at least once), "settled" (at most once), or "mixed": each `send` says (§2.8.2).
-            receiver_settle_mode: "second": the receiver settles after this side did (§2.8.3).
-            source: the source as this side describes it (§3.5.3).
-            properties: link properties (§2.7.3).
-            desired_capabilities: extensions this side would use if the peer offers them.
-
-        Raises:
-            ValueError: a settle mode is not valid.
-        """
-        result: Sender = self._do(
-            "sender",
-            address,
-            name=name,
-            settle_mode=settle_mode,
-            receiver_settle_mode=receiver_settle_mode,
-            source=source,
-            properties=properties,
-            desired_capabilities=desired_capabilities,
-        )
-        return result
-
-    def subscription(
-        self,
-        address: str | Source,
-        name: str,
-        *,
-        durable: bool = True,
-        shared: bool = False,
-        global_: bool = False,
-        filters: Iterable[Filter] = (),
-        timeout: int | None = None,
-        credit: int = 100,
-        require_filters: bool = True,
-        priority: int | None = None,
-    ) -> Receiver:
-        """Make a receiver of a topic's subscription, to be attached by `with` (§2.6.3, §3.5.6; JMS mapping).
-
-        A durable one stays when the block is left, and takes in what comes meanwhile; the next receiver of the same
-        name goes on with it. `close()` of its last receiver ends it, and so does `unsubscribe`. It is found again by
-        its name and the connection's `container_id`, but for a global one: by its name.
-
-        A peer that shares no subscriptions, or does not keep them as long as asked for, raises `Unsupported` on
-        entering.
-
-        Args:
-            address: the topic; a `Source` for more capabilities or filters.
-            name: the subscription's name, without "|".
-            durable: it outlives its links.
-            shared: several receivers take messages from it in turn, each message going to one.
-            global_: those of other containers, too.
-            filters: which messages come into it; with others the subscription is replaced.
-            timeout: a durable one ends that many seconds after its last receiver went; None for never.
-            credit: as for `receiver`, and so are `require_filters` and `priority`.
-
-        Raises:
-            ValueError: a durable one that is not global, where the connection's `container_id` is made up; global and
-                not shared; a name, timeout or credit is not valid.
-        """
-        result: Receiver = self._do(
-            "subscription",
-            address,
-            name,
-            durable=durable,
-            shared=shared,
-            global_=global_,
-            filters=filters,
-            timeout=timeout,
-            credit=credit,
-            require_filters=require_filters,
-            priority=priority,
-        )
-        return result
-
-    def transaction(self) -> Transaction:
-        """Make a transaction over links of this session, or of the default one; to be declared by `with`."""
-        result: Transaction = self._do("transaction")
-        return result
-
-    def unsubscribe(
-        self, name: str, *, shared: bool = False, global_: bool = False, timeout: float | None = None
-    ) -> None:
-        """End a durable subscription that no receiver uses just now; what waits in it is dropped (§2.6.6).
-
-        Args:
-            name, shared, global_: as the `subscription` was made.
-
-        Raises:
-            LinkDetached: it does not exist (`amqp:not-found`), or is in use elsewhere and stays.
-            LocalProtocolError: it is in use on this connection.
-            SessionEnded, ConnectionClosed, ConnectionLost: what it needs is gone.
-            ValueError: global and not shared, or the name is not valid.
-
-        Timeout: the subscription may be there still, or not.
-        """
-        self._wait(timeout, "unsubscribe", name, shared=shared, global_=global_)
+        return self._get("remote")
 
 
-class Sender(Facade):
+class Sender(Link):
     """The sending end of a link. `connection.sender()` makes it, and `with` attaches it.
 
     Any number of tasks may send at once. Tasks that wait for credit get it in the order in which they came.
@@ -915,49 +709,12 @@ class Sender(Facade):
     @property
     def address(self) -> str | None:
         """The address of the peer's target (§3.5.4); None for an anonymous sender."""
-        value: str | None = self._get("address")
-        return value
-
-    def close(self, *, timeout: float | None = None) -> None:
-        """Close the link for good: the peer drops its terminus too, a durable subscription ends (§2.6.6).
-
-        Leaving `with` does so, but for termini that are durable or never expire, which it only detaches from.
-        Receivers drain and release what was prefetched, senders wait for outcomes. Does nothing when called again.
-
-        Timeout: is not noticed; it takes `close_timeout` seconds at most.
-        """
-        self._wait(timeout, "close")
+        return self._get("address")
 
     @property
     def credit(self) -> int:
         """How many messages may be sent now without waiting for the receiver (§2.6.7)."""
-        value: int = self._get("credit")
-        return value
-
-    def detach(self, *, timeout: float | None = None) -> None:
-        """Detach, and let the peer keep its terminus for the next link of this name (§2.6.4); else as `close`.
-
-        Timeout: is not noticed; it takes `close_timeout` seconds at most.
-        """
-        self._wait(timeout, "detach")
-
-    @property
-    def name(self) -> str:
-        """The link's name (§2.6.1): with the two containers and the direction it identifies the link."""
-        value: str = self._get("name")
-        return value
-
-    @property
-    def open(self) -> bool:
-        """Whether the link can be used now."""
-        value: bool = self._get("open")
-        return value
-
-    @property
-    def receiver_settle_mode(self) -> ReceiverSettleMode:
-        """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
-        value: ReceiverSettleMode = self._get("receiver_settle_mode")
-        return value
+        return self._get("credit")
 
     @property
     def recovered(self) -> tuple[SentDelivery, ...]:
@@ -965,18 +722,7 @@ class Sender(Facade):
 
         This connection resumes them or sends them again. `delivery.outcome()` returns the outcome of each.
         """
-        value: tuple[SentDelivery, ...] = self._get("recovered")
-        return value
-
-    @property
-    def remote(self) -> LinkTerms:
-        """What the peer said in its attach (§2.7.3): its termini, settle modes, properties, largest message.
-
-        Raises:
-            LocalProtocolError: the link is not attached yet.
-        """
-        value: LinkTerms = self._get("remote")
-        return value
+        return self._get("recovered")
 
     def send(
         self,
@@ -1101,22 +847,7 @@ class Sender(Facade):
         Timeout: the delivery is aborted as long as its end is not handed to the wire; after that only the waiting
             for the outcome ends. A file's `read` that blocks is waited for.
         """
-        result: int = self._wait(
-            timeout, "send_stream", message, source, size=size, settled=settled, transaction=transaction
-        )
-        return result
-
-    @property
-    def settle_mode(self) -> SenderSettleMode:
-        """How the sender settles, as agreed (§2.8.2): the sender's own word is the one in force."""
-        value: SenderSettleMode = self._get("settle_mode")
-        return value
-
-    @property
-    def source(self) -> Source | None:
-        """The source as the peer has it (§3.5.3)."""
-        value: Source | None = self._get("source")
-        return value
+        return self._wait(timeout, "send_stream", message, source, size=size, settled=settled, transaction=transaction)
 
     def stream(
         self,
@@ -1144,8 +875,7 @@ class Sender(Facade):
             ValueError: the message has a body, or `size` is negative.
             Unsupported: the dialect has no streaming.
         """
-        result: BodyWriter = self._do("stream", message, size=size, settled=settled, transaction=transaction)
-        return result
+        return self._do("stream", message, size=size, settled=settled, transaction=transaction)
 
     def submit(
         self,
@@ -1173,28 +903,25 @@ class Sender(Facade):
 
         Timeout: nothing was sent and no credit used.
         """
-        result: SentDelivery = self._wait(timeout, "submit", message, settled=settled, transaction=transaction)
-        return result
+        return self._wait(timeout, "submit", message, settled=settled, transaction=transaction)
 
     def traced(self, message: Message) -> Message:
         """Return a message to put inside another one, such as a batch: with telemetry it has the context of a trace.
 
         What `send` and its kin take needs no such call: they add the context themselves.
         """
-        result: Message = self._do("traced", message)
-        return result
+        return self._do("traced", message)
 
     @property
     def unsettled(self) -> int:
         """How many deliveries have no outcome yet."""
-        value: int = self._get("unsettled")
-        return value
+        return self._get("unsettled")
 
     if not TYPE_CHECKING:
         prepared = Renamed("traced")
 
 
-class Receiver(Facade):
+class Receiver(Link):
     """The receiving end of a link. `connection.receiver()` makes it, and `with` attaches it.
 
     `for delivery in receiver` continues until the link ends, and then raises the reason.
@@ -1239,11 +966,7 @@ class Receiver(Facade):
         return self
 
     def __next__(self) -> Delivery:
-        try:
-            result: Delivery = self._in_turn(None, "__anext__")
-        except StopAsyncIteration:
-            raise StopIteration from None
-        return result
+        return self._step()
 
     @property
     def active(self) -> bool | None:
@@ -1252,8 +975,7 @@ class Receiver(Facade):
         RabbitMQ reports it since 4.3, for quorum queues, by the flow property `rabbitmq:active`. None if the peer has
         not reported it. `ReceiverActivity` reports each change.
         """
-        value: bool | None = self._get("active")
-        return value
+        return self._get("active")
 
     def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
         """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
@@ -1275,43 +997,22 @@ class Receiver(Facade):
     @property
     def address(self) -> str | None:
         """The address of the peer's source; for a dynamic receiver, the address of the node made for it (§3.5.3)."""
-        value: str | None = self._get("address")
-        return value
+        return self._get("address")
 
     @property
     def available(self) -> int:
         """How many waiting messages the peer has announced; 0 if it announced none."""
-        value: int = self._get("available")
-        return value
+        return self._get("available")
 
     @property
     def buffered(self) -> int:
         """How many deliveries are here and wait to be received."""
-        value: int = self._get("buffered")
-        return value
-
-    def close(self, *, timeout: float | None = None) -> None:
-        """Close the link for good: the peer drops its terminus too, a durable subscription ends (§2.6.6).
-
-        Leaving `with` does so, but for termini that are durable or never expire, which it only detaches from.
-        Receivers drain and release what was prefetched, senders wait for outcomes. Does nothing when called again.
-
-        Timeout: is not noticed; it takes `close_timeout` seconds at most.
-        """
-        self._wait(timeout, "close")
+        return self._get("buffered")
 
     @property
     def credit(self) -> int:
         """How many deliveries the peer may still send."""
-        value: int = self._get("credit")
-        return value
-
-    def detach(self, *, timeout: float | None = None) -> None:
-        """Detach, and let the peer keep its terminus for the next link of this name (§2.6.4); else as `close`.
-
-        Timeout: is not noticed; it takes `close_timeout` seconds at most.
-        """
-        self._wait(timeout, "detach")
+        return self._get("credit")
 
     def drain(self, *, timeout: float | None = None) -> None:
         """Ask the peer to use the credit now or give it back, and wait until it has (§2.6.7).
@@ -1328,25 +1029,12 @@ class Receiver(Facade):
         """
         self._wait(timeout, "drain")
 
-    @property
-    def name(self) -> str:
-        """The link's name (§2.6.1): with the two containers and the direction it identifies the link."""
-        value: str = self._get("name")
-        return value
-
-    @property
-    def open(self) -> bool:
-        """Whether the link can be used now."""
-        value: bool = self._get("open")
-        return value
-
     def processing(self, messages: Sequence[Message]) -> AbstractContextManager[object]:
         """Return a context manager for the handling of messages: a span with telemetry, and nothing without.
 
         `with delivery` and a `Worker` have one by themselves: this is for several messages that are handled at once.
         """
-        result: AbstractContextManager[object] = self._do("processing", messages)
-        return result
+        return self._do("processing", messages)
 
     def receive(self, *, timeout: float | None = None) -> Delivery:
         """Return the next delivery, in order of arrival.
@@ -1364,8 +1052,7 @@ class Receiver(Facade):
         Timeout: no delivery is lost; one that has arrived stays for the next call. Up to 64 waiting deliveries may
             still be returned before the cancellation takes effect.
         """
-        result: Delivery = self._in_turn(timeout, "receive")
-        return result
+        return self._in_turn(timeout, "receive")
 
     def receive_batch(
         self, size: int, *, max_wait: float | None = None, timeout: float | None = None
@@ -1386,42 +1073,12 @@ class Receiver(Facade):
 
         Timeout: no delivery is lost: those that came stay for the next call.
         """
-        result: list[Delivery] = self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
-        return result
-
-    @property
-    def receiver_settle_mode(self) -> ReceiverSettleMode:
-        """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
-        value: ReceiverSettleMode = self._get("receiver_settle_mode")
-        return value
-
-    @property
-    def remote(self) -> LinkTerms:
-        """What the peer said in its attach (§2.7.3): its termini, settle modes, properties, largest message.
-
-        Raises:
-            LocalProtocolError: the link is not attached yet.
-        """
-        value: LinkTerms = self._get("remote")
-        return value
-
-    @property
-    def settle_mode(self) -> SenderSettleMode:
-        """How the sender settles, as agreed (§2.8.2): the sender's own word is the one in force."""
-        value: SenderSettleMode = self._get("settle_mode")
-        return value
-
-    @property
-    def source(self) -> Source | None:
-        """The source as the peer has it (§3.5.3)."""
-        value: Source | None = self._get("source")
-        return value
+        return self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
 
     @property
     def unsettled(self) -> int:
         """How many deliveries, received or still buffered here, are not settled at both ends."""
-        value: int = self._get("unsettled")
-        return value
+        return self._get("unsettled")
 
 
 class Browser(Receiver):
@@ -1438,11 +1095,7 @@ class Browser(Receiver):
     __slots__ = ()
 
     def __next__(self) -> Delivery:
-        try:
-            result: Delivery = self._in_turn(None, "__anext__")
-        except StopAsyncIteration:
-            raise StopIteration from None
-        return result
+        return self._step()
 
     def receive(self, *, timeout: float | None = None) -> Delivery:
         """Return the next message, waiting for it to come if need be; see `Receiver.receive`.
@@ -1454,8 +1107,7 @@ class Browser(Receiver):
 
         Timeout: no delivery is lost: one that came stays for the next call.
         """
-        result: Delivery = self._in_turn(timeout, "receive")
-        return result
+        return self._in_turn(timeout, "receive")
 
     def receive_batch(
         self, size: int, *, max_wait: float | None = None, timeout: float | None = None
@@ -1470,8 +1122,7 @@ class Browser(Receiver):
 
         Timeout: no delivery is lost: those that came stay for the next call.
         """
-        result: list[Delivery] = self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
-        return result
+        return self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
 
 
 class Delivery(Facade):
@@ -1497,8 +1148,7 @@ class Delivery(Facade):
     __slots__ = ()
 
     def __enter__(self) -> Message:
-        result: Message = self._do("__enter__")
-        return result
+        return self._do("__enter__")
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -1547,14 +1197,12 @@ class Delivery(Facade):
             LocalProtocolError: the body is an amqp-value or amqp-sequence: see `message.body`.
             DecodeError: the payload is malformed.
         """
-        result: Iterator[bytes] = self._do("iter_body")
-        return result
+        return self._do("iter_body")
 
     @property
     def local_settled(self) -> bool:
         """Whether this side has settled the delivery. So it has from the start if the message was sent settled."""
-        value: bool = self._get("local_settled")
-        return value
+        return self._get("local_settled")
 
     @property
     def message(self) -> Message:
@@ -1564,14 +1212,12 @@ class Delivery(Facade):
             DecodeError: the payload is not a message (§3.2): raised where what is malformed is looked at, by a field of
                 the message or its `check()`. The delivery can still be settled, by `reject` for one.
         """
-        value: Message = self._get("message")
-        return value
+        return self._get("message")
 
     @property
     def message_format(self) -> int:
         """The message-format: 0 for a standard AMQP message (§3.2)."""
-        value: int = self._get("message_format")
-        return value
+        return self._get("message_format")
 
     def modify(
         self,
@@ -1605,8 +1251,7 @@ class Delivery(Facade):
     @property
     def payload(self) -> bytes:
         """The encoded message, as `Message.decode` takes it; empty with a streaming receiver."""
-        value: bytes = self._get("payload")
-        return value
+        return self._get("payload")
 
     def reject(
         self,
@@ -1647,8 +1292,7 @@ class Delivery(Facade):
     @property
     def remote_state(self) -> DeliveryState | None:
         """The state that the sender told last: after `wait_settled`, what it made of the outcome; often None."""
-        value: DeliveryState | None = self._get("remote_state")
-        return value
+        return self._get("remote_state")
 
     def save(self, target: str | os.PathLike[str] | BinaryIO, *, timeout: float | None = None) -> int:
         """Write the body's data to a file, from where `iter_body` would continue, and return the number of bytes.
@@ -1664,8 +1308,7 @@ class Delivery(Facade):
 
         Timeout: the path stays as it was; a file has what was written. A `write` that blocks is waited for.
         """
-        result: int = self._wait(timeout, "save", target)
-        return result
+        return self._wait(timeout, "save", target)
 
     def settle(self, outcome: Outcome, *, transaction: Transaction | None = None) -> None:
         """Give an outcome that you have as an object; `accept`, `reject`, `release` and `modify` create theirs.
@@ -1685,20 +1328,17 @@ class Delivery(Facade):
     @property
     def stale(self) -> bool:
         """Whether the link was lost and came back without this delivery. The message then arrives again."""
-        value: bool = self._get("stale")
-        return value
+        return self._get("stale")
 
     @property
     def state(self) -> DeliveryState | None:
         """The outcome that was given here, in a `TransactionalState` if as part of a transaction; None before that."""
-        value: DeliveryState | None = self._get("state")
-        return value
+        return self._get("state")
 
     @property
     def tag(self) -> bytes:
         """The delivery-tag that the sender chose, at most 32 bytes (§2.6.12)."""
-        value: bytes = self._get("tag")
-        return value
+        return self._get("tag")
 
     def wait_settled(self, *, timeout: float | None = None) -> None:
         """Wait until the delivery is settled at both ends.
@@ -1732,8 +1372,7 @@ class SentDelivery(Facade):
     @property
     def local_settled(self) -> bool:
         """Whether this side has settled the delivery. So it has from the start if the message was sent settled."""
-        value: bool = self._get("local_settled")
-        return value
+        return self._get("local_settled")
 
     def outcome(self, *, timeout: float | None = None) -> Outcome:
         """Wait for the receiver's outcome: Accepted, Rejected, Released or Modified (§3.4).
@@ -1754,26 +1393,22 @@ class SentDelivery(Facade):
 
         Timeout: only stops the waiting; the outcome is not lost, ask again.
         """
-        result: Outcome = self._wait(timeout, "outcome")
-        return result
+        return self._wait(timeout, "outcome")
 
     @property
     def payload(self) -> bytes:
         """The encoded message, as `Message.decode` takes it; kept at least until the delivery is settled."""
-        value: bytes = self._get("payload")
-        return value
+        return self._get("payload")
 
     @property
     def remote_settled(self) -> bool:
         """Whether the receiver has settled the delivery."""
-        value: bool = self._get("remote_settled")
-        return value
+        return self._get("remote_settled")
 
     @property
     def tag(self) -> bytes:
         """The delivery-tag, at most 32 bytes, unique among the unsettled deliveries of its link (§2.6.12)."""
-        value: bytes = self._get("tag")
-        return value
+        return self._get("tag")
 
 
 class BodyWriter(Facade):
@@ -1826,8 +1461,7 @@ class BodyWriter(Facade):
     @property
     def frame_room(self) -> int:
         """The bytes of a chunk that fill one frame of the connection; of use to who makes chunks of any size."""
-        value: int = self._get("frame_room")
-        return value
+        return self._get("frame_room")
 
     def send(self, chunk: bytes | bytearray | memoryview, *, timeout: float | None = None) -> None:
         """Send a piece of the body, of any size; returns when all of it is handed to the wire.
@@ -1897,8 +1531,7 @@ class Transaction(Facade):
     @property
     def active(self) -> bool:
         """It can take work: it is declared, and neither committed nor rolled back."""
-        value: bool = self._get("active")
-        return value
+        return self._get("active")
 
     def commit(self, *, timeout: float | None = None) -> None:
         """Make it happen. Leaving the block does so, too.
@@ -1921,8 +1554,7 @@ class Transaction(Facade):
     @property
     def id(self) -> bytes | None:
         """What the coordinator calls it; None while it is not declared."""
-        value: bytes | None = self._get("id")
-        return value
+        return self._get("id")
 
     def rollback(self, *, timeout: float | None = None) -> None:
         """Undo it: messages sent in it are forgotten, and what was settled in it is as if it had not been.
@@ -1937,8 +1569,7 @@ class Transaction(Facade):
     @property
     def state(self) -> Literal["new", "active", "ending", "committed", "rolled-back", "in-doubt"]:
         """How far it has come."""
-        value: Literal["new", "active", "ending", "committed", "rolled-back", "in-doubt"] = self._get("state")
-        return value
+        return self._get("state")
 
 
 class Requester(Facade):
@@ -1979,14 +1610,12 @@ class Requester(Facade):
     @property
     def pending(self) -> int:
         """How many requests wait for their replies."""
-        value: int = self._get("pending")
-        return value
+        return self._get("pending")
 
     @property
     def reply_to(self) -> str | None:
         """The address that replies are asked to be sent to."""
-        value: str | None = self._get("reply_to")
-        return value
+        return self._get("reply_to")
 
     def request(
         self, message: object, *, transaction: Transaction | None = None, timeout: float | None = None
@@ -2017,14 +1646,12 @@ class Requester(Facade):
         Timeout: a reply that comes later is accepted and dropped (`unmatched`). Whether the request was sent is as
             for `Sender.submit`.
         """
-        result: Message = self._wait(timeout, "request", message, transaction=transaction)
-        return result
+        return self._wait(timeout, "request", message, transaction=transaction)
 
     @property
     def unmatched(self) -> int:
         """How many replies came that no request waited for: those to cancelled ones, mostly. They are accepted."""
-        value: int = self._get("unmatched")
-        return value
+        return self._get("unmatched")
 
 
 class Responder(Facade):
@@ -2045,8 +1672,7 @@ class Responder(Facade):
 
     @property
     def receiver(self) -> Receiver:
-        value: Receiver = self._get("receiver")
-        return value
+        return self._get("receiver")
 
     def __enter__(self) -> Self:
         """Attach the link on which requests come.
@@ -2071,11 +1697,7 @@ class Responder(Facade):
         return self
 
     def __next__(self) -> Request:
-        try:
-            result: Request = self._in_turn(None, "__anext__")
-        except StopAsyncIteration:
-            raise StopIteration from None
-        return result
+        return self._step()
 
     def receive(self, *, timeout: float | None = None) -> Request:
         """Return the next request.
@@ -2086,8 +1708,7 @@ class Responder(Facade):
 
         Timeout: no request is lost: one that came stays for the next call.
         """
-        result: Request = self._in_turn(timeout, "receive")
-        return result
+        return self._in_turn(timeout, "receive")
 
 
 class Request(Facade):
@@ -2104,12 +1725,10 @@ class Request(Facade):
 
     @property
     def delivery(self) -> Delivery:
-        value: Delivery = self._get("delivery")
-        return value
+        return self._get("delivery")
 
     def __enter__(self) -> Message:
-        result: Message = self._do("__enter__")
-        return result
+        return self._do("__enter__")
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -2123,8 +1742,7 @@ class Request(Facade):
         Raises:
             DecodeError: where what is malformed is looked at; see `Delivery.message`.
         """
-        value: Message = self._get("message")
-        return value
+        return self._get("message")
 
     def reply(self, message: object, *, timeout: float | None = None) -> None:
         """Send the reply, and accept the request once the reply was accepted.
@@ -2204,8 +1822,7 @@ class Management(Facade):
 
         Timeout: as for `Requester.request`; the operation may have been carried out.
         """
-        result: Message = self._wait(timeout, "request", operation, entity_type, name, body, **properties)
-        return result
+        return self._wait(timeout, "request", operation, entity_type, name, body, **properties)
 
 
 class RabbitManagement(Facade):
@@ -2290,8 +1907,7 @@ class RabbitManagement(Facade):
 
         Timeout: see the class.
         """
-        result: list[Binding] = self._wait(timeout, "bindings", source, queue=queue, exchange=exchange, key=key)
-        return result
+        return self._wait(timeout, "bindings", source, queue=queue, exchange=exchange, key=key)
 
     def declare_exchange(
         self,
@@ -2355,7 +1971,7 @@ class RabbitManagement(Facade):
 
         Timeout: see the class.
         """
-        result: QueueInfo = self._wait(
+        return self._wait(
             timeout,
             "declare_queue",
             name,
@@ -2366,7 +1982,6 @@ class RabbitManagement(Facade):
             arguments=arguments,
             **typed,
         )
-        return result
 
     def delete_exchange(self, name: str, *, timeout: float | None = None) -> None:
         """Delete an exchange with its bindings, if it exists.
@@ -2386,8 +2001,7 @@ class RabbitManagement(Facade):
 
         Timeout: see the class.
         """
-        result: int = self._wait(timeout, "delete_queue", name)
-        return result
+        return self._wait(timeout, "delete_queue", name)
 
     def purge_queue(self, name: str, *, timeout: float | None = None) -> int:
         """Drop all ready messages of a queue; return their number.
@@ -2397,8 +2011,7 @@ class RabbitManagement(Facade):
 
         Timeout: see the class.
         """
-        result: int = self._wait(timeout, "purge_queue", name)
-        return result
+        return self._wait(timeout, "purge_queue", name)
 
     def queue(self, name: str, *, timeout: float | None = None) -> QueueInfo:
         """Return the state of a queue, including its numbers of messages and consumers.
@@ -2408,8 +2021,7 @@ class RabbitManagement(Facade):
 
         Timeout: see the class.
         """
-        result: QueueInfo = self._wait(timeout, "queue", name)
-        return result
+        return self._wait(timeout, "queue", name)
 
     def request(self, method: str, path: str, body: object = None, *, timeout: float | None = None) -> Message:
         """Send any other request; return the response if its status is 2xx.
@@ -2423,8 +2035,7 @@ class RabbitManagement(Facade):
 
         Timeout: see the class.
         """
-        result: Message = self._wait(timeout, "request", method, path, body)
-        return result
+        return self._wait(timeout, "request", method, path, body)
 
     def unbind(
         self,
@@ -2446,20 +2057,8 @@ class RabbitManagement(Facade):
         self._wait(timeout, "unbind", source, queue=queue, exchange=exchange, key=key, arguments=arguments)
 
 
-class Native091(Facade):
-    """The native operations of a 0-9-1 connection: `connection.native`.
-
-    Every method also raises:
-
-    - `RequestRefused`: the server refused; `condition` and `description` have the reason, `info["reply-code"]` its
-      code;
-    - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and the request may have been carried out;
-    - `LocalProtocolError`: the request cannot be encoded, because a name is longer than 255 octets, or a table cannot
-      hold an argument.
-
-    With `reconnect`, declarations and bindings made here are repeated after a loss (`Reconnect.declare_again`). Any
-    number of tasks may use it at a time.
-    """
+class Topology(Facade):
+    """Declares, queries, purges and deletes. Every method also raises the errors of its class."""
 
     __slots__ = ()
 
@@ -2484,25 +2083,6 @@ class Native091(Facade):
         Timeout: the binding may have been made.
         """
         self._wait(timeout, "bind", queue, exchange, key, arguments)
-
-    def bind_exchange(
-        self,
-        destination: str,
-        source: str,
-        key: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | None = None,
-    ) -> None:
-        """Bind the exchange `destination` to `source`, which then passes messages to it; RabbitMQ's extension.
-
-        Raises:
-            RequestRefused: one of the exchanges does not exist (404).
-            ConnectionClosed: the server, such as Qpid, does not support these bindings (540).
-
-        Timeout: the binding may have been made.
-        """
-        self._wait(timeout, "bind_exchange", destination, source, key, arguments)
 
     def declare_exchange(
         self,
@@ -2577,7 +2157,7 @@ class Native091(Facade):
 
         Timeout: the queue may have been declared.
         """
-        result: QueueFacts = self._wait(
+        return self._wait(
             timeout,
             "declare_queue",
             name,
@@ -2588,7 +2168,6 @@ class Native091(Facade):
             alternate=alternate,
             arguments=arguments,
         )
-        return result
 
     def delete_exchange(self, name: str, *, if_unused: bool = False, timeout: float | None = None) -> None:
         """Delete an exchange and its bindings.
@@ -2617,8 +2196,7 @@ class Native091(Facade):
 
         Timeout: the queue may have been deleted.
         """
-        result: int = self._wait(timeout, "delete_queue", name, if_unused=if_unused, if_empty=if_empty)
-        return result
+        return self._wait(timeout, "delete_queue", name, if_unused=if_unused, if_empty=if_empty)
 
     def exchange(self, name: str, *, timeout: float | None = None) -> ExchangeFacts | None:
         """Return facts about an exchange; None if it does not exist. In 0-9-1, which does not tell the type, it is "".
@@ -2628,8 +2206,7 @@ class Native091(Facade):
 
         Timeout: nothing is changed.
         """
-        result: ExchangeFacts | None = self._wait(timeout, "exchange", name)
-        return result
+        return self._wait(timeout, "exchange", name)
 
     def exchange_exists(self, name: str, *, timeout: float | None = None) -> bool:
         """Return whether an exchange exists.
@@ -2639,21 +2216,7 @@ class Native091(Facade):
 
         Timeout: nothing is changed.
         """
-        result: bool = self._wait(timeout, "exchange_exists", name)
-        return result
-
-    def get(self, queue: str, *, timeout: float | None = None) -> Message | None:
-        """Take one message from a queue, and acknowledge it on arrival; return None if the queue is empty (basic.get).
-
-        To choose the outcome, use a receiver with `receiver.add_credit(1)` and `receiver.drain()`.
-
-        Raises:
-            RequestRefused: the queue does not exist (404).
-
-        Timeout: the message may have been taken, and is then lost.
-        """
-        result: Message | None = self._wait(timeout, "get", queue)
-        return result
+        return self._wait(timeout, "exchange_exists", name)
 
     def purge_queue(self, name: str, *, timeout: float | None = None) -> int:
         """Drop the messages of a queue, except unsettled ones; return their number.
@@ -2663,20 +2226,7 @@ class Native091(Facade):
 
         Timeout: the queue may have been purged.
         """
-        result: int = self._wait(timeout, "purge_queue", name)
-        return result
-
-    def qos(self, receiver: Receiver, prefetch: int, *, timeout: float | None = None) -> None:
-        """Allow a receiver at least `prefetch` deliveries without an outcome (basic.qos).
-
-        By default the prefetch follows the credit, and is raised when that many deliveries are unsettled.
-
-        Raises:
-            ValueError: `prefetch` is not in 1..65535.
-
-        Timeout: the prefetch may have been set.
-        """
-        self._wait(timeout, "qos", receiver, prefetch)
+        return self._wait(timeout, "purge_queue", name)
 
     def queue(self, name: str, *, timeout: float | None = None) -> QueueFacts | None:
         """Return how many messages and consumers a queue has; None if it does not exist.
@@ -2686,20 +2236,7 @@ class Native091(Facade):
 
         Timeout: nothing is changed.
         """
-        result: QueueFacts | None = self._wait(timeout, "queue", name)
-        return result
-
-    def recover(self, receiver: Receiver, *, timeout: float | None = None) -> None:
-        """Ask the server to redeliver all unsettled deliveries of a receiver (basic.recover).
-
-        The old deliveries are then stale: settling one raises `StaleDelivery`, as after a loss.
-
-        Raises:
-            RequestRefused: the server refused; `description` has the reason.
-
-        Timeout: the server may have been asked.
-        """
-        self._wait(timeout, "recover", receiver)
+        return self._wait(timeout, "queue", name)
 
     def unbind(
         self,
@@ -2718,6 +2255,79 @@ class Native091(Facade):
         Timeout: the binding may have been removed.
         """
         self._wait(timeout, "unbind", queue, exchange, key, arguments)
+
+
+class Native091(Topology):
+    """The native operations of a 0-9-1 connection: `connection.native`.
+
+    Every method also raises:
+
+    - `RequestRefused`: the server refused; `condition` and `description` have the reason, `info["reply-code"]` its
+      code;
+    - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and the request may have been carried out;
+    - `LocalProtocolError`: the request cannot be encoded, because a name is longer than 255 octets, or a table cannot
+      hold an argument.
+
+    With `reconnect`, declarations and bindings made here are repeated after a loss (`Reconnect.declare_again`). Any
+    number of tasks may use it at a time.
+    """
+
+    __slots__ = ()
+
+    def bind_exchange(
+        self,
+        destination: str,
+        source: str,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Bind the exchange `destination` to `source`, which then passes messages to it; RabbitMQ's extension.
+
+        Raises:
+            RequestRefused: one of the exchanges does not exist (404).
+            ConnectionClosed: the server, such as Qpid, does not support these bindings (540).
+
+        Timeout: the binding may have been made.
+        """
+        self._wait(timeout, "bind_exchange", destination, source, key, arguments)
+
+    def get(self, queue: str, *, timeout: float | None = None) -> Message | None:
+        """Take one message from a queue, and acknowledge it on arrival; return None if the queue is empty (basic.get).
+
+        To choose the outcome, use a receiver with `receiver.add_credit(1)` and `receiver.drain()`.
+
+        Raises:
+            RequestRefused: the queue does not exist (404).
+
+        Timeout: the message may have been taken, and is then lost.
+        """
+        return self._wait(timeout, "get", queue)
+
+    def qos(self, receiver: Receiver, prefetch: int, *, timeout: float | None = None) -> None:
+        """Allow a receiver at least `prefetch` deliveries without an outcome (basic.qos).
+
+        By default the prefetch follows the credit, and is raised when that many deliveries are unsettled.
+
+        Raises:
+            ValueError: `prefetch` is not in 1..65535.
+
+        Timeout: the prefetch may have been set.
+        """
+        self._wait(timeout, "qos", receiver, prefetch)
+
+    def recover(self, receiver: Receiver, *, timeout: float | None = None) -> None:
+        """Ask the server to redeliver all unsettled deliveries of a receiver (basic.recover).
+
+        The old deliveries are then stale: settling one raises `StaleDelivery`, as after a loss.
+
+        Raises:
+            RequestRefused: the server refused; `description` has the reason.
+
+        Timeout: the server may have been asked.
+        """
+        self._wait(timeout, "recover", receiver)
 
     def unbind_exchange(
         self,
@@ -2751,7 +2361,7 @@ class Native091(Facade):
         self._wait(timeout, "update_secret", secret, reason)
 
 
-class Native010(Facade):
+class Native010(Topology):
     """The native operations of a 0-10 connection: `connection.native`.
 
     Every method also raises:
@@ -2783,30 +2393,7 @@ class Native010(Facade):
 
         Timeout: the messages may have been acquired.
         """
-        result: list[Delivery] = self._wait(timeout, "acquire", deliveries)
-        return result
-
-    def bind(
-        self,
-        queue: str,
-        exchange: str,
-        key: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | None = None,
-    ) -> None:
-        """Bind a queue to an exchange, which then routes messages to it. An existing binding stays unchanged.
-
-        Args:
-            key: the routing key, or for a topic exchange a pattern of routing keys.
-            arguments: for a headers exchange, "x-match" and the headers to match.
-
-        Raises:
-            RequestRefused: the queue or the exchange does not exist.
-
-        Timeout: the binding may have been made.
-        """
-        self._wait(timeout, "bind", queue, exchange, key, arguments)
+        return self._wait(timeout, "acquire", deliveries)
 
     def binding(
         self,
@@ -2824,191 +2411,11 @@ class Native010(Facade):
 
         Timeout: nothing is changed.
         """
-        result: BindingFacts = self._wait(timeout, "binding", exchange, queue, key, arguments=arguments)
-        return result
-
-    def declare_exchange(
-        self,
-        name: str,
-        type: ExchangeType | str = "direct",
-        *,
-        durable: bool = False,
-        auto_delete: bool = False,
-        internal: bool = False,
-        passive: bool = False,
-        alternate: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Declare an exchange: create it, or check that it exists with the same settings.
-
-        Args:
-            type: the routing: "direct", "fanout", "topic", "headers", or a type of the server's own.
-            durable: the exchange survives a restart of the server.
-            auto_delete: the exchange is deleted with its last binding.
-            internal: only other exchanges can send to it; 0-10 has no internal exchanges.
-            passive: only check that it exists.
-            alternate: the exchange for messages that this one cannot route.
-            arguments: arguments of the server's own.
-
-        Raises:
-            RequestRefused: an exchange of that name has other settings, or the name is reserved; with `passive`, it
-                does not exist.
-            Unsupported: `internal` is set in 0-10.
-
-        Timeout: the exchange may have been declared.
-        """
-        self._wait(
-            timeout,
-            "declare_exchange",
-            name,
-            type,
-            durable=durable,
-            auto_delete=auto_delete,
-            internal=internal,
-            passive=passive,
-            alternate=alternate,
-            arguments=arguments,
-        )
-
-    def declare_queue(
-        self,
-        name: str = "",
-        *,
-        durable: bool = False,
-        exclusive: bool = False,
-        auto_delete: bool = False,
-        passive: bool = False,
-        alternate: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
-    ) -> QueueFacts:
-        """Declare a queue: create it, or check that it exists with the same settings; return its name and counts.
-
-        Args:
-            name: the name; "" to generate one, by the server, or here if the queue must be declared again after a loss.
-            durable: the queue survives a restart of the server.
-            exclusive: the queue is only for this connection, in 0-10 for the default session, and is deleted with it.
-            auto_delete: the queue is deleted with its last consumer.
-            passive: only check that it exists.
-            alternate: the exchange for dead letters, the same as the argument "x-dead-letter-exchange".
-            arguments: arguments of the server's own, such as "x-message-ttl", "x-queue-type" or "qpid.max_count".
-
-        Raises:
-            RequestRefused: a queue of that name has other settings, or is exclusive to others; with `passive`, it does
-                not exist.
-
-        Timeout: the queue may have been declared.
-        """
-        result: QueueFacts = self._wait(
-            timeout,
-            "declare_queue",
-            name,
-            durable=durable,
-            exclusive=exclusive,
-            auto_delete=auto_delete,
-            passive=passive,
-            alternate=alternate,
-            arguments=arguments,
-        )
-        return result
-
-    def delete_exchange(self, name: str, *, if_unused: bool = False, timeout: float | None = None) -> None:
-        """Delete an exchange and its bindings.
-
-        Args:
-            if_unused: only if it has no bindings.
-
-        Raises:
-            RequestRefused: the exchange is in use, or the server's own; in 0-10 also if it does not exist.
-
-        Timeout: the exchange may have been deleted.
-        """
-        self._wait(timeout, "delete_exchange", name, if_unused=if_unused)
-
-    def delete_queue(
-        self, name: str, *, if_unused: bool = False, if_empty: bool = False, timeout: float | None = None
-    ) -> int:
-        """Delete a queue; return how many messages it had.
-
-        Args:
-            if_unused: only if it has no consumers.
-            if_empty: only if it has no messages.
-
-        Raises:
-            RequestRefused: the queue is in use, or not empty; in 0-10 also if it does not exist.
-
-        Timeout: the queue may have been deleted.
-        """
-        result: int = self._wait(timeout, "delete_queue", name, if_unused=if_unused, if_empty=if_empty)
-        return result
-
-    def exchange(self, name: str, *, timeout: float | None = None) -> ExchangeFacts | None:
-        """Return facts about an exchange; None if it does not exist. In 0-9-1, which does not tell the type, it is "".
-
-        Raises:
-            RequestRefused: the server refused; `description` has the reason.
-
-        Timeout: nothing is changed.
-        """
-        result: ExchangeFacts | None = self._wait(timeout, "exchange", name)
-        return result
-
-    def exchange_exists(self, name: str, *, timeout: float | None = None) -> bool:
-        """Return whether an exchange exists.
-
-        Raises:
-            RequestRefused: the server refused; `description` has the reason.
-
-        Timeout: nothing is changed.
-        """
-        result: bool = self._wait(timeout, "exchange_exists", name)
-        return result
-
-    def purge_queue(self, name: str, *, timeout: float | None = None) -> int:
-        """Drop the messages of a queue, except unsettled ones; return their number.
-
-        Raises:
-            RequestRefused: the queue does not exist.
-
-        Timeout: the queue may have been purged.
-        """
-        result: int = self._wait(timeout, "purge_queue", name)
-        return result
-
-    def queue(self, name: str, *, timeout: float | None = None) -> QueueFacts | None:
-        """Return how many messages and consumers a queue has; None if it does not exist.
-
-        Raises:
-            RequestRefused: the server refused; `description` has the reason.
-
-        Timeout: nothing is changed.
-        """
-        result: QueueFacts | None = self._wait(timeout, "queue", name)
-        return result
-
-    def unbind(
-        self,
-        queue: str,
-        exchange: str,
-        key: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | None = None,
-    ) -> None:
-        """Undo `bind`, with the same arguments; 0-10 identifies the binding by its key alone.
-
-        Raises:
-            RequestRefused: the server refused; in 0-10 also if the binding does not exist.
-
-        Timeout: the binding may have been removed.
-        """
-        self._wait(timeout, "unbind", queue, exchange, key, arguments)
+        return self._wait(timeout, "binding", exchange, queue, key, arguments=arguments)
 
     def xa(self) -> XA:
         """Return a session for branches of distributed transactions: `with connection.native.xa() as xa`."""
-        result: XA = self._do("xa")
-        return result
+        return self._do("xa")
 
 
 class XA(Facade):
@@ -3064,8 +2471,7 @@ class XA(Facade):
 
         Timeout: the branch may have been committed.
         """
-        result: XAStatus = self._wait(timeout, "commit", xid, one_phase=one_phase)
-        return result
+        return self._wait(timeout, "commit", xid, one_phase=one_phase)
 
     def end(self, xid: Xid, *, fail: bool = False, suspend: bool = False, timeout: float | None = None) -> XAStatus:
         """End work in the branch `xid`.
@@ -3080,8 +2486,7 @@ class XA(Facade):
 
         Timeout: the work may have been ended.
         """
-        result: XAStatus = self._wait(timeout, "end", xid, fail=fail, suspend=suspend)
-        return result
+        return self._wait(timeout, "end", xid, fail=fail, suspend=suspend)
 
     def forget(self, xid: Xid, *, timeout: float | None = None) -> None:
         """Forget a branch that the server completed on its own, by a heuristic decision.
@@ -3105,8 +2510,7 @@ class XA(Facade):
 
         Timeout: the branch may have been prepared.
         """
-        result: XAStatus = self._wait(timeout, "prepare", xid)
-        return result
+        return self._wait(timeout, "prepare", xid)
 
     def recover(self, *, timeout: float | None = None) -> list[Xid]:
         """Return the branches that are prepared, but neither committed nor rolled back.
@@ -3116,8 +2520,7 @@ class XA(Facade):
 
         Timeout: nothing is changed.
         """
-        result: list[Xid] = self._wait(timeout, "recover")
-        return result
+        return self._wait(timeout, "recover")
 
     def rollback(self, xid: Xid, *, timeout: float | None = None) -> XAStatus:
         """Roll the branch back.
@@ -3128,8 +2531,7 @@ class XA(Facade):
 
         Timeout: the branch may have been rolled back.
         """
-        result: XAStatus = self._wait(timeout, "rollback", xid)
-        return result
+        return self._wait(timeout, "rollback", xid)
 
     def set_timeout(self, xid: Xid, seconds: int, *, timeout: float | None = None) -> None:
         """Roll the branch back after `seconds`; 0 for never.
@@ -3158,8 +2560,7 @@ class XA(Facade):
 
         Timeout: the work may have been started.
         """
-        result: XAStatus = self._wait(timeout, "start", xid, join=join, resume=resume)
-        return result
+        return self._wait(timeout, "start", xid, join=join, resume=resume)
 
     def timeout(self, xid: Xid, *, timeout: float | None = None) -> int:
         """Return the seconds after which the branch is rolled back; 0 for never.
@@ -3170,8 +2571,7 @@ class XA(Facade):
 
         Timeout: nothing is changed.
         """
-        result: int = self._wait(timeout, "timeout", xid)
-        return result
+        return self._wait(timeout, "timeout", xid)
 
 
 class NativeFast(Facade):
@@ -3198,8 +2598,7 @@ class NativeFast(Facade):
 
         Timeout: the answer is dropped.
         """
-        result: Index = self._wait(timeout, "list", address, selector=selector, after=after)
-        return result
+        return self._wait(timeout, "list", address, selector=selector, after=after)
 
     def show(
         self, address: str, number: int, *, selector: Selector | None = None, timeout: float | None = None
@@ -3216,8 +2615,7 @@ class NativeFast(Facade):
 
         Timeout: the answer is dropped.
         """
-        result: Message = self._wait(timeout, "show", address, number, selector=selector)
-        return result
+        return self._wait(timeout, "show", address, number, selector=selector)
 
 
 FACADES.update(

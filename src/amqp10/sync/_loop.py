@@ -308,6 +308,13 @@ class Facade:
 
         return _wrap(self._loop, self._loop.run(work, timeout, name))
 
+    def _step(self) -> Any:
+        """Wait for the next item of the object, which is an asynchronous iterator."""
+        try:
+            return self._in_turn(None, "__anext__")
+        except StopAsyncIteration:
+            raise StopIteration from None
+
     def _do(self, name: str, /, *args: Any, **keywords: Any) -> Any:
         """Call a method of the object that does not wait."""
         arguments, named = _unwrap(args), {key: _unwrap(given) for key, given in keywords.items()}

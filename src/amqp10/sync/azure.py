@@ -3,6 +3,8 @@
 What does not wait, such as `MessageBatch`, `Rule` and the errors, is imported from `amqp10.azure`.
 """
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 import time
@@ -37,7 +39,67 @@ __all__ = (
 )
 
 
-class ServiceBus(Opened):
+class _NamespaceClient(Facade):
+    """A connection to a namespace; `with` opens it, and closes it with all its links.
+
+    Attributes:
+        connection: the AMQP connection, with its events and its health.
+    """
+
+    __slots__ = ()
+
+    @property
+    def connection(self) -> Connection:
+        return self._get("connection")
+
+    def __enter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            ConnectionLost, AuthenticationFailed, InsecureTransport, ConnectionClosed, RemoteProtocolError: see
+                `Connection`. A wrong key shows only when the first link is attached.
+
+        Timeout: the transport is closed.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close all links and the connection.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._leave(exc_type, exc, traceback)
+
+
+class _NamespaceSender(Facade):
+    """Sends messages and batches on a link.
+
+    Attributes:
+        sender: the link that carries the messages.
+    """
+
+    __slots__ = ()
+
+    @property
+    def sender(self) -> Sender:
+        return self._get("sender")
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Wait for the outcomes of messages in flight, and detach.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, TimeoutError: see `Sender`.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._leave(exc_type, exc, traceback)
+
+
+class ServiceBus(_NamespaceClient, Opened):
     """A namespace of Azure Service Bus; `with` opens the connection, and closes it with all its links.
 
         with ServiceBus(connection_string) as bus:
@@ -79,31 +141,6 @@ class ServiceBus(Opened):
     ) -> None:
         super().__init__(AsyncServiceBus(where, credential, request_timeout=request_timeout, clock=clock, **settings))
 
-    @property
-    def connection(self) -> Connection:
-        value: Connection = self._get("connection")
-        return value
-
-    def __enter__(self) -> Self:
-        """Connect.
-
-        Raises:
-            ConnectionLost, AuthenticationFailed, InsecureTransport, ConnectionClosed, RemoteProtocolError: see
-                `Connection`. A wrong key shows only when the first link is attached.
-
-        Timeout: the transport is closed.
-        """
-        return self._enter()
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close all links and the connection.
-
-        Timeout: is not noticed; it takes `close_timeout` seconds at most.
-        """
-        self._leave(exc_type, exc, traceback)
-
     def list_sessions(
         self,
         entity: str | None = None,
@@ -126,10 +163,7 @@ class ServiceBus(Opened):
 
         Timeout: nothing has changed.
         """
-        result: list[str] = self._wait(
-            timeout, "list_sessions", entity, subscription=subscription, updated_after=updated_after
-        )
-        return result
+        return self._wait(timeout, "list_sessions", entity, subscription=subscription, updated_after=updated_after)
 
     def next_session(
         self,
@@ -150,10 +184,9 @@ class ServiceBus(Opened):
             ValueError: no name is given, or the mode, prefetch or time is invalid.
             TypeError: `max_wait` is not a number.
         """
-        result: ServiceBusSession = self._do(
+        return self._do(
             "next_session", entity, subscription=subscription, max_wait=max_wait, mode=mode, prefetch=prefetch
         )
-        return result
 
     def receiver(
         self,
@@ -176,10 +209,9 @@ class ServiceBus(Opened):
         Raises:
             ValueError: no name is given, or the mode or prefetch is invalid.
         """
-        result: ServiceBusReceiver = self._do(
+        return self._do(
             "receiver", entity, subscription=subscription, dead_letters=dead_letters, mode=mode, prefetch=prefetch
         )
-        return result
 
     def rules(self, topic: str, subscription: str) -> SubscriptionRules:
         """Return the rules of a subscription, to list and to change.
@@ -188,8 +220,7 @@ class ServiceBus(Opened):
             ValueError: no name is given, or the name differs from the EntityPath of the connection string.
             TypeError: the subscription is not a str.
         """
-        result: SubscriptionRules = self._do("rules", topic, subscription)
-        return result
+        return self._do("rules", topic, subscription)
 
     def sender(self, entity: str | None = None, *, via: str | None = None) -> ServiceBusSender:
         """Make a sender to a queue or topic, to be attached by `with`.
@@ -201,8 +232,7 @@ class ServiceBus(Opened):
         Raises:
             ValueError: no name is given, or the name differs from the EntityPath of the connection string.
         """
-        result: ServiceBusSender = self._do("sender", entity, via=via)
-        return result
+        return self._do("sender", entity, via=via)
 
     def session(
         self,
@@ -223,10 +253,7 @@ class ServiceBus(Opened):
             TypeError: the session id is not a str; `next_session` takes any session.
             ValueError: no name is given, or the session id, the mode or prefetch is invalid.
         """
-        result: ServiceBusSession = self._do(
-            "session", entity, session_id, subscription=subscription, mode=mode, prefetch=prefetch
-        )
-        return result
+        return self._do("session", entity, session_id, subscription=subscription, mode=mode, prefetch=prefetch)
 
     def transaction(self) -> Transaction:
         """Make a transaction. `with bus.transaction() as work:` commits it at the end; an exception rolls back.
@@ -235,11 +262,10 @@ class ServiceBus(Opened):
         `delivery.complete(transaction=work)` are parts of it. A transaction of the service has one entity; it reaches
         others through `bus.sender(entity, via=...)`.
         """
-        result: Transaction = self._do("transaction")
-        return result
+        return self._do("transaction")
 
 
-class ServiceBusSender(Facade):
+class ServiceBusSender(_NamespaceSender):
     """Sends to a queue or topic; made by `bus.sender()`, attached by `with`.
 
     Any number of tasks may send at once. The `group_id` of a message is its session, its `message_id` is used to find
@@ -250,11 +276,6 @@ class ServiceBusSender(Facade):
     """
 
     __slots__ = ()
-
-    @property
-    def sender(self) -> Sender:
-        value: Sender = self._get("sender")
-        return value
 
     def __enter__(self) -> Self:
         """Attach the link.
@@ -268,18 +289,6 @@ class ServiceBusSender(Facade):
         """
         return self._enter()
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Wait for the outcomes of messages in flight, and detach.
-
-        Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, TimeoutError: see `Sender`.
-
-        Timeout: is not noticed; it takes `close_timeout` seconds at most.
-        """
-        self._leave(exc_type, exc, traceback)
-
     def batch(self, max_size: int | None = None) -> MessageBatch:
         """Make an empty batch of up to 4,500 messages, which `send` sends as a whole.
 
@@ -290,8 +299,7 @@ class ServiceBusSender(Facade):
             ValueError: the service takes fewer octets than `max_size`.
             LocalProtocolError: the sender is not attached yet.
         """
-        result: MessageBatch = self._do("batch", max_size)
-        return result
+        return self._do("batch", max_size)
 
     def cancel_scheduled(self, *sequence_numbers: int | Iterable[int], timeout: float | None = None) -> None:
         """Cancel scheduled messages.
@@ -324,8 +332,7 @@ class ServiceBusSender(Facade):
 
         Timeout: the message may be scheduled.
         """
-        result: int = self._wait(timeout, "schedule", message, at, transaction=transaction)
-        return result
+        return self._wait(timeout, "schedule", message, at, transaction=transaction)
 
     def schedule_many(
         self,
@@ -354,8 +361,7 @@ class ServiceBusSender(Facade):
 
         Timeout: the messages may be scheduled.
         """
-        result: list[int] = self._wait(timeout, "schedule_many", messages, at, transaction=transaction)
-        return result
+        return self._wait(timeout, "schedule_many", messages, at, transaction=transaction)
 
     def send(self, message: object, *, transaction: Transaction | None = None, timeout: float | None = None) -> None:
         """Send a message or a batch, and wait until the service has taken it.
@@ -414,13 +420,11 @@ class ServiceBusReceiver(Facade):
 
     @property
     def receiver(self) -> Receiver:
-        value: Receiver = self._get("receiver")
-        return value
+        return self._get("receiver")
 
     @property
     def mode(self) -> Literal["peek-lock", "receive-and-delete"]:
-        value: Literal["peek-lock", "receive-and-delete"] = self._get("mode")
-        return value
+        return self._get("mode")
 
     def __enter__(self) -> Self:
         """Attach the link.
@@ -447,11 +451,7 @@ class ServiceBusReceiver(Facade):
         return self
 
     def __next__(self) -> ServiceBusDelivery:
-        try:
-            result: ServiceBusDelivery = self._in_turn(None, "__anext__")
-        except StopAsyncIteration:
-            raise StopIteration from None
-        return result
+        return self._step()
 
     def complete_many(self, deliveries: Iterable[ServiceBusDelivery], *, timeout: float | None = None) -> None:
         """Complete several messages together, and wait until the service has answered for all of them.
@@ -486,8 +486,7 @@ class ServiceBusReceiver(Facade):
 
         Timeout: the messages may be deleted.
         """
-        result: int = self._wait(timeout, "delete_messages", size, before=before)
-        return result
+        return self._wait(timeout, "delete_messages", size, before=before)
 
     def peek(self, size: int = 100, *, from_sequence: int = 0, timeout: float | None = None) -> list[ReceivedMessage]:
         """Return messages in order of their sequence numbers, without locking or changing them.
@@ -505,8 +504,7 @@ class ServiceBusReceiver(Facade):
 
         Timeout: nothing has changed.
         """
-        result: list[ReceivedMessage] = self._wait(timeout, "peek", size, from_sequence=from_sequence)
-        return result
+        return self._wait(timeout, "peek", size, from_sequence=from_sequence)
 
     def receive(self, *, timeout: float | None = None) -> ServiceBusDelivery:
         """Return the next message.
@@ -521,8 +519,7 @@ class ServiceBusReceiver(Facade):
 
         Timeout: no message is lost: one that came stays for the next call, locked.
         """
-        result: ServiceBusDelivery = self._in_turn(timeout, "receive")
-        return result
+        return self._in_turn(timeout, "receive")
 
     def receive_batch(
         self, size: int, *, max_wait: float | None = None, timeout: float | None = None
@@ -542,8 +539,7 @@ class ServiceBusReceiver(Facade):
 
         Timeout: no message is lost: those that came stay for the next call, locked.
         """
-        result: list[ServiceBusDelivery] = self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
-        return result
+        return self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
 
     def receive_deferred(
         self, *sequence_numbers: int | Iterable[int], timeout: float | None = None
@@ -561,8 +557,7 @@ class ServiceBusReceiver(Facade):
 
         Timeout: the messages may be locked, or deleted in mode "receive-and-delete".
         """
-        result: list[ServiceBusDelivery] = self._wait(timeout, "receive_deferred", *sequence_numbers)
-        return result
+        return self._wait(timeout, "receive_deferred", *sequence_numbers)
 
 
 class ServiceBusSession(ServiceBusReceiver):
@@ -593,14 +588,12 @@ class ServiceBusSession(ServiceBusReceiver):
         Raises:
             SessionLockLost: the lock was lost, though the block went on.
         """
-        result: AbstractContextManager[None] = self._do("keep_locked", max_time=max_time)
-        return result
+        return self._do("keep_locked", max_time=max_time)
 
     @property
     def locked_until(self) -> datetime | None:
         """When the lock ends, by the service's last word."""
-        value: datetime | None = self._get("locked_until")
-        return value
+        return self._get("locked_until")
 
     def renew_lock(self, *, timeout: float | None = None) -> datetime:
         """Restart the lock's time; return when the lock ends now.
@@ -612,14 +605,12 @@ class ServiceBusSession(ServiceBusReceiver):
 
         Timeout: the lock may be renewed.
         """
-        result: datetime = self._wait(timeout, "renew_lock")
-        return result
+        return self._wait(timeout, "renew_lock")
 
     @property
     def session_id(self) -> str:
         """The id of the session; "": not known before the session is locked."""
-        value: str = self._get("session_id")
-        return value
+        return self._get("session_id")
 
     def set_state(self, state: bytes | None, *, timeout: float | None = None) -> None:
         """Keep a state with the session, for its next receiver; None removes it.
@@ -643,8 +634,7 @@ class ServiceBusSession(ServiceBusReceiver):
 
         Timeout: nothing has changed.
         """
-        result: bytes | None = self._wait(timeout, "state")
-        return result
+        return self._wait(timeout, "state")
 
 
 class ServiceBusDelivery(Facade):
@@ -668,18 +658,15 @@ class ServiceBusDelivery(Facade):
 
     @property
     def message(self) -> Message:
-        value: Message = self._get("message")
-        return value
+        return self._get("message")
 
     @property
     def lock_token(self) -> UUID | None:
-        value: UUID | None = self._get("lock_token")
-        return value
+        return self._get("lock_token")
 
     @property
     def settled(self) -> bool:
-        value: bool = self._get("settled")
-        return value
+        return self._get("settled")
 
     def __enter__(self) -> Message:
         """Return the message.
@@ -689,8 +676,7 @@ class ServiceBusDelivery(Facade):
 
         Timeout: nothing has changed.
         """
-        given: Message = self._enter_given()
-        return given
+        return self._enter_given()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -730,8 +716,7 @@ class ServiceBusDelivery(Facade):
     @property
     def body(self) -> Any:
         """The body of the message."""
-        value: Any = self._get("body")
-        return value
+        return self._get("body")
 
     def complete(self, *, transaction: Transaction | None = None, timeout: float | None = None) -> None:
         """Complete the message: it was processed, and the service deletes it.
@@ -783,20 +768,17 @@ class ServiceBusDelivery(Facade):
     @property
     def dead_letter_description(self) -> str | None:
         """The explanation of `dead_letter_reason`."""
-        value: str | None = self._get("dead_letter_description")
-        return value
+        return self._get("dead_letter_description")
 
     @property
     def dead_letter_reason(self) -> str | None:
         """The reason why the message is a dead letter."""
-        value: str | None = self._get("dead_letter_reason")
-        return value
+        return self._get("dead_letter_reason")
 
     @property
     def dead_letter_source(self) -> str | None:
         """The entity where the message became a dead letter, if it was forwarded since."""
-        value: str | None = self._get("dead_letter_source")
-        return value
+        return self._get("dead_letter_source")
 
     def defer(
         self,
@@ -823,26 +805,22 @@ class ServiceBusDelivery(Facade):
     @property
     def delivery_count(self) -> int:
         """How often the message was received before without being completed."""
-        value: int = self._get("delivery_count")
-        return value
+        return self._get("delivery_count")
 
     @property
     def enqueued_at(self) -> datetime | None:
         """When the entity took the message."""
-        value: datetime | None = self._get("enqueued_at")
-        return value
+        return self._get("enqueued_at")
 
     @property
     def enqueued_sequence_number(self) -> int:
         """The sequence number in the entity that the message was first sent to; 0: the service named none."""
-        value: int = self._get("enqueued_sequence_number")
-        return value
+        return self._get("enqueued_sequence_number")
 
     @property
     def expires_at(self) -> datetime | None:
         """When the message expires: `enqueued_at` plus its ttl, as Service Bus counts; None: never."""
-        value: datetime | None = self._get("expires_at")
-        return value
+        return self._get("expires_at")
 
     def keep_locked(self, *, max_time: float | None = None) -> AbstractContextManager[None]:
         """Renew the lock while a block runs: `with delivery.keep_locked(): ...`.
@@ -857,20 +835,17 @@ class ServiceBusDelivery(Facade):
             MessageLockLost: the lock was lost, though the block went on.
             LocalProtocolError: the lock is that of a session, or the message has no lock.
         """
-        result: AbstractContextManager[None] = self._do("keep_locked", max_time=max_time)
-        return result
+        return self._do("keep_locked", max_time=max_time)
 
     @property
     def locked_until(self) -> datetime | None:
         """When the lock ends, by the service's last word; None for a message of a session or without a lock."""
-        value: datetime | None = self._get("locked_until")
-        return value
+        return self._get("locked_until")
 
     @property
     def partition_key(self) -> str | None:
         """The key that chooses the partition of the message."""
-        value: str | None = self._get("partition_key")
-        return value
+        return self._get("partition_key")
 
     def renew_lock(self, *, timeout: float | None = None) -> datetime:
         """Restart the lock's time; return when the lock ends now.
@@ -883,32 +858,27 @@ class ServiceBusDelivery(Facade):
 
         Timeout: the lock may be renewed.
         """
-        result: datetime = self._wait(timeout, "renew_lock")
-        return result
+        return self._wait(timeout, "renew_lock")
 
     @property
     def scheduled_for(self) -> datetime | None:
         """When the scheduled message becomes, or became, available."""
-        value: datetime | None = self._get("scheduled_for")
-        return value
+        return self._get("scheduled_for")
 
     @property
     def sequence_number(self) -> int:
         """The unique number of the message in its entity; 0: the service named none."""
-        value: int = self._get("sequence_number")
-        return value
+        return self._get("sequence_number")
 
     @property
     def session_id(self) -> str | None:
         """The session of the message, its `group_id`."""
-        value: str | None = self._get("session_id")
-        return value
+        return self._get("session_id")
 
     @property
     def state(self) -> Literal["active", "deferred", "scheduled"]:
         """Whether the message is active, deferred or scheduled."""
-        value: Literal["active", "deferred", "scheduled"] = self._get("state")
-        return value
+        return self._get("state")
 
 
 class SubscriptionRules(Facade):
@@ -941,8 +911,7 @@ class SubscriptionRules(Facade):
 
         Timeout: nothing has changed.
         """
-        result: list[Rule] = self._wait(timeout, "list")
-        return result
+        return self._wait(timeout, "list")
 
     def remove(self, name: str, *, timeout: float | None = None) -> None:
         """Remove a rule.
@@ -957,7 +926,7 @@ class SubscriptionRules(Facade):
         self._wait(timeout, "remove", name)
 
 
-class EventHub(Opened):
+class EventHub(_NamespaceClient, Opened):
     """An event hub of Azure; `with` opens the connection, and closes it with all its links.
 
         with EventHub(connection_string, "telemetry") as hub:
@@ -1004,42 +973,15 @@ class EventHub(Opened):
         )
 
     @property
-    def connection(self) -> Connection:
-        value: Connection = self._get("connection")
-        return value
-
-    @property
     def name(self) -> str:
-        value: str = self._get("name")
-        return value
-
-    def __enter__(self) -> Self:
-        """Connect.
-
-        Raises:
-            ConnectionLost, AuthenticationFailed, InsecureTransport, ConnectionClosed, RemoteProtocolError: see
-                `Connection`. A wrong key shows only when the first link is attached.
-
-        Timeout: the transport is closed.
-        """
-        return self._enter()
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close all links and the connection.
-
-        Timeout: is not noticed; it takes `close_timeout` seconds at most.
-        """
-        self._leave(exc_type, exc, traceback)
+        return self._get("name")
 
     def partition_properties(self, partition: str | int, *, timeout: float | None = None) -> PartitionProperties:
         """Ask for the first and the last event of a partition, given by its id or number.
 
         Raises, Cancelling: as for `properties`; a ManagementError 400 means that there is no such partition.
         """
-        result: PartitionProperties = self._wait(timeout, "partition_properties", partition)
-        return result
+        return self._wait(timeout, "partition_properties", partition)
 
     def properties(self, *, timeout: float | None = None) -> HubProperties:
         """Ask for the name, the age and the partition ids of the hub.
@@ -1053,8 +995,7 @@ class EventHub(Opened):
 
         Timeout: nothing has changed.
         """
-        result: HubProperties = self._wait(timeout, "properties")
-        return result
+        return self._wait(timeout, "properties")
 
     def reader(
         self,
@@ -1083,7 +1024,7 @@ class EventHub(Opened):
             TypeError: the partition is neither a str nor an int, or `start` is not an `EventPosition`.
             ValueError: a name is empty, or a number is out of range.
         """
-        result: EventReader = self._do(
+        return self._do(
             "reader",
             partition,
             group=group,
@@ -1093,7 +1034,6 @@ class EventHub(Opened):
             prefetch=prefetch,
             name=name,
         )
-        return result
 
     def sender(self, *, partition: str | int | None = None, publisher: str | None = None) -> EventSender:
         """Make a sender, to be attached by `with`.
@@ -1107,11 +1047,10 @@ class EventHub(Opened):
             TypeError: the partition is neither a str nor an int.
             ValueError: both a partition and a publisher are given, or a name is empty, or the number is negative.
         """
-        result: EventSender = self._do("sender", partition=partition, publisher=publisher)
-        return result
+        return self._do("sender", partition=partition, publisher=publisher)
 
 
-class EventSender(Facade):
+class EventSender(_NamespaceSender):
     """Sends to a hub; made by `hub.sender()`, attached by `with`.
 
     Any number of tasks may send at once. Events with equal keys go to one partition, in the order in which they are
@@ -1122,11 +1061,6 @@ class EventSender(Facade):
     """
 
     __slots__ = ()
-
-    @property
-    def sender(self) -> Sender:
-        value: Sender = self._get("sender")
-        return value
 
     def __enter__(self) -> Self:
         """Attach the link.
@@ -1139,18 +1073,6 @@ class EventSender(Facade):
         Timeout: the link is detached as soon as the service's answer comes.
         """
         return self._enter()
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Wait for the outcomes of messages in flight, and detach.
-
-        Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, TimeoutError: see `Sender`.
-
-        Timeout: is not noticed; it takes `close_timeout` seconds at most.
-        """
-        self._leave(exc_type, exc, traceback)
 
     def batch(self, *, key: str | None = None, max_size: int | None = None) -> EventBatch:
         """Make an empty batch, which `send` sends as a whole.
@@ -1165,8 +1087,7 @@ class EventSender(Facade):
                 key.
             LocalProtocolError: the sender is not attached yet.
         """
-        result: EventBatch = self._do("batch", key=key, max_size=max_size)
-        return result
+        return self._do("batch", key=key, max_size=max_size)
 
     def send(self, event: object, *, key: str | None = None, timeout: float | None = None) -> None:
         """Send an event or a batch, and wait until the service has taken it.
@@ -1235,13 +1156,11 @@ class EventReader(Facade):
 
     @property
     def receiver(self) -> Receiver:
-        value: Receiver = self._get("receiver")
-        return value
+        return self._get("receiver")
 
     @property
     def partition(self) -> str:
-        value: str = self._get("partition")
-        return value
+        return self._get("partition")
 
     def __enter__(self) -> Self:
         """Attach the link. A reader that starts at `EventPosition.latest()` misses no later event, even if the link is
@@ -1275,11 +1194,7 @@ class EventReader(Facade):
         return self
 
     def __next__(self) -> ReceivedEvent:
-        try:
-            result: ReceivedEvent = self._in_turn(None, "__anext__")
-        except StopAsyncIteration:
-            raise StopIteration from None
-        return result
+        return self._step()
 
     def receive(self, *, timeout: float | None = None) -> ReceivedEvent:
         """Return the next event.
@@ -1294,8 +1209,7 @@ class EventReader(Facade):
 
         Timeout: no event is lost: one that came stays for the next call.
         """
-        result: ReceivedEvent = self._in_turn(timeout, "receive")
-        return result
+        return self._in_turn(timeout, "receive")
 
     def receive_batch(
         self, size: int, *, max_wait: float | None = None, timeout: float | None = None
@@ -1315,8 +1229,7 @@ class EventReader(Facade):
 
         Timeout: no event is lost: those that came stay for the next call.
         """
-        result: list[ReceivedEvent] = self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
-        return result
+        return self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
 
 
 FACADES.update(
