@@ -56,7 +56,7 @@ from .wire.rare_commands import UNIMPLEMENTED as UNIMPLEMENTED  # registers them
 from .wire.struct import Control, decode_control
 
 if TYPE_CHECKING:
-    from .owners import EngineSession
+    from .parents import EngineSession
 
 
 # The peer is known to speak 0-10, and our close was not sent.

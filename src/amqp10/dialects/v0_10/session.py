@@ -55,7 +55,7 @@ from .wire.struct import Command, Control, Ranges, decode_command, decode_contro
 
 if TYPE_CHECKING:
     from ...engine import Event, IncomingDelivery, Link, OutgoingDelivery
-    from .owners import EndpointEngine
+    from .parents import EndpointEngine
 
 SYNC_FLAG: Final = 15
 """The place of the sync flag in a command's first frame: in the session header, behind head, code and size."""

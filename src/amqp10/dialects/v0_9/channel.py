@@ -23,7 +23,7 @@ from .wire.methods import ChannelClose, ChannelCloseOk, ChannelFlow, ChannelFlow
 from .wire.rare_methods import UNIMPLEMENTED
 
 if TYPE_CHECKING:
-    from .owners import Wire
+    from .parents import Wire
     from .wire.frames import FrameReader
 
 BASIC = 60

@@ -26,7 +26,7 @@ from .wire.methods import (
 
 if TYPE_CHECKING:
     from ...engine import Session, SessionTerms
-    from .owners import ConnectionSession, Wire
+    from .parents import ConnectionSession, Wire
     from .wire.method_table import Method
 
 

@@ -42,7 +42,7 @@ from .wire.variant import Variant
 if TYPE_CHECKING:
     from .channel import Channel
     from .connection import Connection
-    from .owners import Flushed
+    from .parents import Flushed
 
 HEADER_SIZE = 8
 _FAST = b"\x80\x01"  # a server of AMQP/Fast

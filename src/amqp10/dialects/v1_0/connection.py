@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...messaging import Error
     from ...messaging.payloads import SplitPayload
     from ...types import Composite
-    from .owners import EngineCore, LinkCore, LinkName
+    from .parents import EngineCore, LinkCore, LinkName
     from .wire.frames import FrameReader
     from .wire.transfer import TransferLayout
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...messaging import DeliveryState
     from ...sasl import Authenticator, Mechanism
     from ...types import Composite
-    from .owners import DispositionsCore
+    from .parents import DispositionsCore
     from .session import SessionEndpoint
 
 CAPABILITIES = frozenset(

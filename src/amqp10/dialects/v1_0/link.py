@@ -12,7 +12,7 @@ from ..._machine import Step as AnyStep
 from ...engine import LinkEnded, LinkTerms
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error, outlives_link
-from .owners import LinkCore
+from .parents import LinkCore
 from .resumption.link import Resumption
 from .states import LINK, LINK_ENDS, LinkState, Step
 from .unsettled_map import cut, well_formed
@@ -20,7 +20,7 @@ from .wire.frames import encode_frame
 from .wire.performatives import Attach, Detach
 
 if TYPE_CHECKING:
-    from .owners import LinkName, SessionCore
+    from .parents import LinkName, SessionCore
 
 # Octets that a map adds to an attach beyond its entries: its own head, and the wider head of the list it is in.
 MAP_HEAD = 16

@@ -21,7 +21,7 @@ from .endpoints.receiver import ReceiverEndpoint
 from .endpoints.sender import SenderEndpoint
 from .endpoints.untracked import UntrackedDeliveries
 from .link import SessionFault, attach_terms, drop_name
-from .owners import SessionCore
+from .parents import SessionCore
 from .states import SESSION, SESSION_ENDS, SessionState, Step
 from .window import SessionWindow
 from .wire.performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...engine import IncomingDelivery, OutgoingDelivery, ReceiverLink
     from ...messaging.payloads import SplitPayload
     from ...types import Composite
-    from .owners import EngineCore, LinkCore, LinkName
+    from .parents import EngineCore, LinkCore, LinkName
     from .partial import OutgoingPart, PartialDelivery
     from .wire.frames import Alike, Mixed
     from .wire.transfer import TransferLayout

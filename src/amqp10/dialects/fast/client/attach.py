@@ -14,7 +14,7 @@ from .transactions import ClientCoordinator
 
 if TYPE_CHECKING:
     from ....engine import IncomingDelivery, LinkTerms, OutgoingDelivery
-    from .owners import ClientLinkSession, ClientSessionEngine
+    from .parents import ClientLinkSession, ClientSessionEngine
 
 
 def sender(

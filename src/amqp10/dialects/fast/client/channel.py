@@ -19,7 +19,7 @@ from ..states import CHANNEL, HandleState, Step
 from ..wire.commands import ChannelClose, ChannelOpen, ChannelReply
 
 if TYPE_CHECKING:
-    from .owners import Answered, ChannelCommand, ChannelHandle, ClientSessionEngine
+    from .parents import Answered, ChannelCommand, ChannelHandle, ClientSessionEngine
 
 Closed = Callable[[Error | None, bool], None]
 """Told that a channel is closed by both sides: why, and whether this side closed it first."""

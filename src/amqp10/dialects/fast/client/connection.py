@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ....engine import Session, SessionTerms
     from ....messaging import Error
     from ....sasl import Mechanism
-    from .owners import EngineChannel, EngineHandle, OpenTransaction
+    from .parents import EngineChannel, EngineHandle, OpenTransaction
 
 OPEN_TAG: Final = 1
 MAX_UNREAD: Final = 1 << 22

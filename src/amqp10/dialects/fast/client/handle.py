@@ -15,7 +15,7 @@ from ..wire.command_table import Command
 from ..wire.commands import HandleClose, HandleOpen, HandleReply
 
 if TYPE_CHECKING:
-    from .owners import Answered, ClientSessionEngine, HandleChannel
+    from .parents import Answered, ClientSessionEngine, HandleChannel
 
 MAX_TAG: Final = 0xFFFF
 

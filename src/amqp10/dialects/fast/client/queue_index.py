@@ -19,7 +19,7 @@ from .handle import ClientHandle, HandleOwner, unasked
 
 if TYPE_CHECKING:
     from .channel import ClientChannel
-    from .owners import ClientSessionEngine
+    from .parents import ClientSessionEngine
 
 MAX_LOOKED_AT: Final = 16
 """Queues whose handles are kept open for the next question."""

@@ -55,7 +55,7 @@ from .handle import ClientHandle, HandleOwner
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from .owners import ClientLinkSession
+    from .parents import ClientLinkSession
 
 
 class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):

@@ -30,7 +30,7 @@ from .transactions import unknown
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from .owners import ClientLinkSession
+    from .parents import ClientLinkSession
 
 WINDOW: Final = 1000
 """Messages that may be on their way without an outcome."""

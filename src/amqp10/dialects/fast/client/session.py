@@ -26,7 +26,7 @@ from .queue_index import QueueBrowsers
 if TYPE_CHECKING:
     from ....engine import Request, RequestResult
     from ....errors import AmqpError
-    from .owners import ClientSessionEngine
+    from .parents import ClientSessionEngine
     from .receiver import ClientReceiver
 
 

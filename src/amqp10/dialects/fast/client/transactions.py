@@ -28,7 +28,7 @@ from .send_window import SenderShare
 
 if TYPE_CHECKING:
     from ....engine import IncomingDelivery
-    from .owners import ClientLinkSession, TransactedReceiver
+    from .parents import ClientLinkSession, TransactedReceiver
 
 LOCAL: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 CREDIT: Final = 100

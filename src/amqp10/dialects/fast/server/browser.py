@@ -24,7 +24,7 @@ from .sender import ServerSender
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from .owners import ServerLinkHandle
+    from .parents import ServerLinkHandle
 
 MAX_FOUND: Final = 1000
 MAX_OCTETS: Final = 1 << 22

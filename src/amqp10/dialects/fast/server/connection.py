@@ -47,7 +47,7 @@ from .session import ServerSession
 if TYPE_CHECKING:
     from ....engine import SessionTerms
     from ....sasl import Authenticator
-    from .owners import EngineChannel, EngineHandle
+    from .parents import EngineChannel, EngineHandle
 
 MAX_HANDLES: Final = 4096
 """The highest handle number that a client may choose."""

@@ -41,13 +41,13 @@ from ..wire.commands import (
 )
 from ..wire.fragments import Assembly, read_head
 from .browser import ServerBrowser
-from .owners import ServerSessionEngine
+from .parents import ServerSessionEngine
 from .receiver import ServerReceiver
 from .sender import ServerSender, UnsubscribeLink
 
 if TYPE_CHECKING:
     from ....errors import AmqpError
-    from .owners import ServerLinkSession
+    from .parents import ServerLinkSession
 
 MAX_WAITING: Final = 1000
 """Commands of one handle that may wait for the answer to an earlier command."""

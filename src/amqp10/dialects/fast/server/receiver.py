@@ -29,7 +29,7 @@ from ..wire.fragments import Assembly
 if TYPE_CHECKING:
     from ....errors import AmqpError
     from ....messaging import DeliveryState
-    from .owners import ServerLinkHandle, ServerLinkSession
+    from .parents import ServerLinkHandle, ServerLinkSession
 
 
 class ServerReceiver(LinkEndpoint, PlainReceiver):

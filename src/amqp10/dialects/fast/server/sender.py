@@ -22,7 +22,7 @@ from ..wire.fragments import body_hash, fragments
 if TYPE_CHECKING:
     from ....errors import AmqpError
     from ....messaging import DeliveryState
-    from .owners import ServerLinkHandle, ServerLinkSession
+    from .parents import ServerLinkHandle, ServerLinkSession
 
 
 class ServerSender(LinkEndpoint, PlainSender):

@@ -28,7 +28,7 @@ from .work import MAX_MESSAGES, MAX_OCTETS, ChannelWork, too_much
 
 if TYPE_CHECKING:
     from ....errors import AmqpError
-    from .owners import ChannelCoordinator, ChannelHandle, ServerSessionEngine
+    from .parents import ChannelCoordinator, ChannelHandle, ServerSessionEngine
     from .sender import ServerSender
     from .work import SendingLink
 

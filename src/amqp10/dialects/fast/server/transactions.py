@@ -31,7 +31,7 @@ from ..states import Step
 
 if TYPE_CHECKING:
     from ....errors import AmqpError
-    from .owners import ServerLinkSession
+    from .parents import ServerLinkSession
     from .work import ChannelWork
 
 

@@ -18,7 +18,7 @@ from .session import ClientSession
 if TYPE_CHECKING:
     from ....engine import Session
     from ....sasl import Mechanism
-    from ..owners import EngineSession
+    from ..parents import EngineSession
 
 S = TypeVar("S", bound="EngineSession")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..wire.commands import Xid
     from .branches import Branch
     from .command_sequence import Commands
-    from .owners import ClientSessionEngine
+    from .parents import ClientSessionEngine
 
 NOT_COMMITTED: Final = Rejected(
     Error("amqp:transaction:rollback", "its session was lost, and it was rolled back on another one")

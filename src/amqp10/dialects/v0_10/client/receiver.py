@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ..command_ids import PendingCommand
     from ..wire.frames import Assembly
     from .command_sequence import Commands
-    from .owners import ClientLinkSession
+    from .parents import ClientLinkSession
 
 MESSAGES: Final = 0
 OCTETS: Final = 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from ..command_ids import PendingCommand
     from .branches import Branch
-    from .owners import ClientLinkSession
+    from .parents import ClientLinkSession
 
 WINDOW: Final = 1000
 """The greatest number of transfers without completion, on one link."""

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from ....engine import IncomingDelivery, ReceiverLink, SenderLink
     from ....messaging import DeliveryState
     from ..link import LinkEndpoint
-    from .owners import ClientSessionEngine, ExactReceiver
+    from .parents import ClientSessionEngine, ExactReceiver
 
 Verb = tuple[str, str]
 """The disposition of a transfer: the verb, and the text of a rejection."""

@@ -41,7 +41,7 @@ from .branches import FORMAT, Branch
 if TYPE_CHECKING:
     from ..command_ids import PendingCommand
     from .command_sequence import Commands
-    from .owners import ClientLinkSession
+    from .parents import ClientLinkSession
 
 TIMEOUT: Final = 60
 """Seconds until the server ends a branch whose client is gone; see `BYTES_PER_SECOND`."""

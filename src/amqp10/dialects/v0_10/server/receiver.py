@@ -30,7 +30,7 @@ from ..wire.commands import MessageTransfer
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from ..wire.frames import Assembly
-    from .owners import ServerLinkSession
+    from .parents import ServerLinkSession
 
 
 # The conditions that end the session, though only one message failed.

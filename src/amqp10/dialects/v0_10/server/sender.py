@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ....engine import Address
     from ....messaging import DeliveryState
     from ..command_ids import PendingCommand
-    from .owners import ServerLinkSession
+    from .parents import ServerLinkSession
 
 WINDOW_MODE: Final = 1
 

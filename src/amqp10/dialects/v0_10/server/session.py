@@ -60,7 +60,7 @@ from .transactions import ServerCoordinator
 if TYPE_CHECKING:
     from ....engine import OutgoingDelivery, ReceiverLink, SenderLink
     from ..link import LinkEndpoint
-    from .owners import ServerSessionEngine
+    from .parents import ServerSessionEngine
 
 SESSION_BUSY = 1
 TRANSPORT_BUSY = 2

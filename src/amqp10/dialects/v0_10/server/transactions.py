@@ -55,7 +55,7 @@ from .receiver import ServerReceiver
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from .owners import ServerLinkSession
+    from .parents import ServerLinkSession
 
 
 def key_of(xid: Xid) -> BranchId:

@@ -42,7 +42,7 @@ from ..wire.request_table import ANSWERS, method_for
 
 if TYPE_CHECKING:
     from ..engine import V09Engine
-    from .owners import ClientLinkSession
+    from .parents import ClientLinkSession
 
 
 GET_OK = b"\0\x3c\0\x47"

@@ -30,7 +30,7 @@ from ..wire.methods import ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, Qu
 
 if TYPE_CHECKING:
     from ..engine import V09Engine
-    from .owners import ClientLinkSession
+    from .parents import ClientLinkSession
 
 
 class ClientLink(LinkEndpoint, ChannelUser):

@@ -58,7 +58,7 @@ from .transactional_channel import TransactionalChannel
 
 if TYPE_CHECKING:
     from ..wire.frames import FrameReader
-    from .owners import ClientLinkSession
+    from .parents import ClientLinkSession
 
 DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
 MAX_PREFETCH = 0xFFFF

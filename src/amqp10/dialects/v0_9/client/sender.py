@@ -39,7 +39,7 @@ from .untracked import UntrackedRun
 
 if TYPE_CHECKING:
     from ..wire.frames import FrameReader
-    from .owners import ClientLinkSession
+    from .parents import ClientLinkSession
 
 WINDOW = 2048
 """Publishes that may be without a confirm, on one link."""

@@ -37,7 +37,7 @@ from .transactions import ClientCoordinator
 if TYPE_CHECKING:
     from ..channel import Channel, ChannelUser
     from ..engine import V09Engine
-    from .owners import ChannelKind, ClientSessionConnection, SessionCommits, SessionCoordinator
+    from .parents import ChannelKind, ClientSessionConnection, SessionCommits, SessionCoordinator
 
 
 REPLIES = (DIRECT_REPLY, route_address("", DIRECT_REPLY))

@@ -37,7 +37,7 @@ from .transactional_channel import ROLLED_BACK, OnDischarged, TransactionalChann
 
 if TYPE_CHECKING:
     from ....engine import IncomingDelivery, SenderLink
-    from .owners import ClientLinkSession, SessionCommits, TransactedReceiver, TransactedSender
+    from .parents import ClientLinkSession, SessionCommits, TransactedReceiver, TransactedSender
 
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 

@@ -12,7 +12,7 @@ from ..states import Step
 
 if TYPE_CHECKING:
     from ..engine import V09Engine
-    from .owners import ServerLinkSession
+    from .parents import ServerLinkSession
 
 
 class ServerLink(LinkEndpoint):

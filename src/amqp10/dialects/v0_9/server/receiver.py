@@ -32,7 +32,7 @@ from .link import ServerLink
 
 if TYPE_CHECKING:
     from ..wire.draft import Content
-    from .owners import ServerLinkSession
+    from .parents import ServerLinkSession
 
 MAX_ADDRESSES = 1000
 """Exchanges and routing keys whose addresses a channel remembers."""

@@ -41,10 +41,10 @@ from ..wire.framing import METHOD
 from ..wire.methods import BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk
 from ..wire.tables import Latin1, octets_of
 from .link import ServerLink
-from .owners import TransactionWork
+from .parents import TransactionWork
 
 if TYPE_CHECKING:
-    from .owners import ServerLinkSession
+    from .parents import ServerLinkSession
 
 ACK, NACK, REJECT = b"\0\x3c\0\x50", b"\0\x3c\0\x78", b"\0\x3c\0\x5a"
 DELIVER = b"\0\x3c\0\x3c"

@@ -61,7 +61,7 @@ from ..wire.methods import (
 from ..wire.rare_methods import BasicRecoverSync, BasicRecoverSyncOk, ExchangeBound
 from .channel import ACK, NACK, PUBLISH, REJECT, ServerChannel, ServerChannelUser
 from .declare import answer_of, request_of
-from .owners import TransactionWork
+from .parents import TransactionWork
 from .receiver import ServerReceiver
 from .sender import FAILED, Consumers
 from .transactions import ServerTransactions
@@ -69,7 +69,7 @@ from .transactions import ServerTransactions
 if TYPE_CHECKING:
     from ..engine import V09Engine
     from .link import ServerLink
-    from .owners import ServerSessionConnection
+    from .parents import ServerSessionConnection
 
 
 class ServerSession(SessionEndpoint, ServerChannelUser):

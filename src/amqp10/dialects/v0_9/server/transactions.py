@@ -24,10 +24,10 @@ from ..codes import Fault
 from ..wire.method_table import Method
 from ..wire.methods import TxCommit, TxCommitOk, TxRollbackOk, TxSelect, TxSelectOk
 from .link import ServerLink
-from .owners import TransactionWork
+from .parents import TransactionWork
 
 if TYPE_CHECKING:
-    from .owners import ServerLinkSession
+    from .parents import ServerLinkSession
     from .sender import Consumers
 
 

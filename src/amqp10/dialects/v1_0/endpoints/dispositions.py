@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ....messaging import DeliveryState
-    from ..owners import LinkCore, SessionCore
+    from ..parents import LinkCore, SessionCore
     from ..wire.performatives import Disposition
 
 

@@ -21,7 +21,7 @@ from ..._kit.lazy_deliveries import LazyReceiver
 from ..._kit.partial import NO_ROOM, advice, largest_in_part, most_in_part
 from ..credit import ReceiverCredit
 from ..link import LinkEndpoint
-from ..owners import ReceiverCore
+from ..parents import ReceiverCore
 from ..partial import PartialDelivery
 from ..resumption.receiver import IncomingResumption, came_in_part
 from ..unsettled_map import ReceivedPosition, of_transaction, reach
@@ -30,7 +30,7 @@ from .lazy_deliveries import TransferRun
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from ..owners import SessionCore
+    from ..parents import SessionCore
     from ..states import LinkState
     from ..wire.frames import Alike
 

@@ -15,7 +15,7 @@ from ....messaging.payloads import LARGE
 from ....types import SERIAL_MASK, encode
 from ..credit import SenderCredit
 from ..link import LinkEndpoint, SessionFault
-from ..owners import SenderCore
+from ..parents import SenderCore
 from ..partial import OutgoingPart
 from ..resumption.link import earlier_entry
 from ..resumption.sender import OutgoingResumption, too_large
@@ -28,7 +28,7 @@ from .untracked import tag_of
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from ....messaging.payloads import SplitPayload
-    from ..owners import RunCore, SessionCore
+    from ..parents import RunCore, SessionCore
 
 _FINAL_STATES = (*OUTCOMES, Declared)
 # Bytes that a transfer with all its fields takes beyond the template: a list32, and five fields more.

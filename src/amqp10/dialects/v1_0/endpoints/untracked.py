@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ....engine import Event, OutcomeCounter, OutgoingDelivery
-    from ..owners import SenderCore, SessionCore
+    from ..parents import SenderCore, SessionCore
 
 
 class UntrackedRun:

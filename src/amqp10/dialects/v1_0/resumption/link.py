@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from ....engine import LinkIncomplete
-from ..owners import LinkCore
+from ..parents import LinkCore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

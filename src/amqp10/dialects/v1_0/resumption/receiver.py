@@ -13,7 +13,7 @@ from .link import Resumption
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from ..owners import ReceiverCore
+    from ..parents import ReceiverCore
     from ..partial import PartialDelivery
     from ..wire.performatives import Transfer
 

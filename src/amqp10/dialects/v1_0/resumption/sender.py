@@ -19,7 +19,7 @@ from .link import Resumption
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from ..owners import SenderCore
+    from ..parents import SenderCore
 
 
 class OutgoingResumption(Resumption):

@@ -14,7 +14,7 @@ from ...wire.rare_methods import BasicRecoverSync
 if TYPE_CHECKING:
     from .....engine import IncomingDelivery, PendingRequest, ReceiverLink
     from .....errors import AmqpError
-    from ..owners import ClientLinkSession
+    from ..parents import ClientLinkSession
 
 
 class Recoveries:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ....messaging import Error
     from ..._kit.backlog import Backlog
     from ..engine import V09Engine
-    from ..owners import ConnectionSession
+    from ..parents import ConnectionSession
     from ..wire.method_table import Method
     from .channel import ServerChannel
 

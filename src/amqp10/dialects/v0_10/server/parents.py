@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..link import EndpointSession
-from ..owners import EndpointEngine
+from ..parents import EndpointEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..link import EndpointSession
-from ..owners import EndpointEngine, EngineSession
+from ..parents import EndpointEngine, EngineSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

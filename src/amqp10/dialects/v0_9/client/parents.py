@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..channel import Channel, ChannelUser
     from ..engine import V09Engine
     from ..message.to_basic import PublishTemplate
-    from ..owners import ConnectionSession
+    from ..parents import ConnectionSession
     from ..wire.tables import Tables
     from .transactional_channel import TransactionalChannel
 
