@@ -21,3 +21,10 @@ class EventSession(LinkSession, Protocol):
 
     @property
     def engine(self) -> EventEngine: ...
+
+
+class EventSource(Protocol):
+    """An object whose engine takes its events."""
+
+    @property
+    def engine(self) -> EventEngine: ...

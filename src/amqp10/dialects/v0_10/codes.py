@@ -7,14 +7,21 @@ from typing import Any, Final
 from ...messaging import Error, Rejected, Returned
 from .._kit.reply_codes import CLOSE_CODES_0_10, CODES_0_10, reply_text, split_condition
 
-# execution.error-code (0-10 §10.1)
-NOT_FOUND: Final = 404
-ILLEGAL_STATE: Final = 409
-COMMAND_INVALID: Final = 503
-NOT_ALLOWED: Final = 530
-ILLEGAL_ARGUMENT: Final = 531
-INTERNAL_ERROR: Final = 541
-BLANK_NAME: Final = 542  # "invalid-argument"
+
+class ErrorCode:
+    """The codes of execution.error-code (0-10 §10.1), by the specification's names."""
+
+    NOT_FOUND: Final = 404
+    PRECONDITION_FAILED: Final = 406
+    ILLEGAL_STATE: Final = 409
+    COMMAND_INVALID: Final = 503
+    RESOURCE_LIMIT_EXCEEDED: Final = 506
+    NOT_ALLOWED: Final = 530
+    ILLEGAL_ARGUMENT: Final = 531
+    NOT_IMPLEMENTED: Final = 540
+    INTERNAL_ERROR: Final = 541
+    INVALID_ARGUMENT: Final = 542
+
 
 # connection.close-code (0-10 §9.1)
 NORMAL: Final = 200
@@ -91,7 +98,7 @@ def error_from(text: str | None, default: str, info: dict[Any, Any] | None = Non
 
 def execution_code(error: Error) -> int:
     """Return the execution error code for the condition of `error`."""
-    return CODES_0_10.by_condition.get(str(error.condition), INTERNAL_ERROR)
+    return CODES_0_10.by_condition.get(str(error.condition), ErrorCode.INTERNAL_ERROR)
 
 
 def close_code(error: Error | None) -> int:

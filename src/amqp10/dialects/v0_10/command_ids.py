@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from ...messaging import Error
 from ...types import SERIAL_MASK, serial_diff
 from .._kit.id_order import IdOrder
-from .codes import ILLEGAL_ARGUMENT, SessionFault
+from .codes import ErrorCode, SessionFault
 from .wire.struct import Ranges
 
 MAX_RANGES: Final = 8191
@@ -159,7 +159,9 @@ class CommandOwner:
         Raises:
             SessionFault: such a command has no result, or one of another kind.
         """
-        raise SessionFault(ILLEGAL_ARGUMENT, f"a result of command {sent.number & SERIAL_MASK}, which has no result")
+        raise SessionFault(
+            ErrorCode.ILLEGAL_ARGUMENT, f"a result of command {sent.number & SERIAL_MASK}, which has no result"
+        )
 
     def rejected(self, sent: PendingCommand, code: int, text: str | None) -> None:
         """Hear that the peer rejects the message; ignored for commands that do not carry a message."""

@@ -23,7 +23,7 @@ from ...engine import (
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
 from ...types import SERIAL_MASK
-from .codes import COMMAND_INVALID, DETACH_REASONS, UNKNOWN_IDS, SessionFault, condition
+from .codes import DETACH_REASONS, UNKNOWN_IDS, ErrorCode, SessionFault, condition
 from .command_ids import (
     MAX_RANGES_IN_CONTROL,
     CommandOwner,
@@ -270,16 +270,19 @@ class SessionEndpoint(Dispatcher, Session, Machine[SessionState]):
         command = self._known.get(assembly.front)
         try:
             if assembly.excess and assembly.header is None and assembly.body is None:
-                raise SessionFault(506, f"a command of more than {self.engine.terms.max_message_size} octets")
+                raise SessionFault(
+                    ErrorCode.RESOURCE_LIMIT_EXCEEDED,
+                    f"a command of more than {self.engine.terms.max_message_size} octets",
+                )
             if command is None:
                 command = self._decode(assembly)
             if not command.has_content and (assembly.header is not None or assembly.body is not None):
-                raise SessionFault(COMMAND_INVALID, f"{command.spec_name} with content")
+                raise SessionFault(ErrorCode.COMMAND_INVALID, f"{command.spec_name} with content")
             self.execute(number, command, assembly)
         except SessionFault as fault:
             self.fail(fault, number, command)
         except DecodeError as error:
-            self.fail(SessionFault(COMMAND_INVALID, str(error)), number, command)
+            self.fail(SessionFault(ErrorCode.COMMAND_INVALID, str(error)), number, command)
 
     def _decode(self, assembly: Assembly) -> Any:
         command = decode_command(assembly.front)
@@ -432,7 +435,7 @@ class SessionEndpoint(Dispatcher, Session, Machine[SessionState]):
             SessionFault: too many commands wait like that.
         """
         if len(self.inbox.syncs) >= MAX_SYNCS:
-            raise SessionFault(506, f"{MAX_SYNCS} syncs are pending")
+            raise SessionFault(ErrorCode.RESOURCE_LIMIT_EXCEEDED, f"{MAX_SYNCS} syncs are pending")
         self.inbox.complete_in_turn(number)
         self.engine.flush_later(self)
 

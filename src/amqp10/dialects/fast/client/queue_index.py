@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ....engine import Handlers, PendingRequest, RequestAnswered
-from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, RequestRefused, SessionEnded, Unsupported
+from ....engine import Handlers, PendingRequest
+from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded, Unsupported
 from ....messaging import Error
+from ..._kit.requests import WaitingRequests
 from ..message.destinations import QUEUE
 from ..message.from_head import payload_of
 from ..requests import Index, List, Show
@@ -60,17 +60,17 @@ class QueueBrowsers(dict[tuple[str, str], "QueueBrowser"]):
 
 
 class QueueBrowser(HandleOwner):
-    """One of them."""
+    """The handle of one queue that is looked at, and the questions about the queue."""
 
     handlers: ClassVar[Handlers] = {HandleIndex: "_on_index", HandleNotify: "_on_notify"}
 
     def __init__(
         self, engine: ClientSessionEngine, channel: ClientChannel, browsers: QueueBrowsers, address: str, selector: str
     ) -> None:
-        self._engine = engine
+        self.engine = engine
         self._browsers = browsers
         self._key = address, selector
-        self._waiting: deque[PendingRequest[Any]] = deque()  # the first is asked
+        self._waiting = WaitingRequests(self)  # the oldest is asked
         self._assembly: Assembly | None = None
         self._tag = 0
         self._handle = ClientHandle(channel, self)
@@ -82,7 +82,7 @@ class QueueBrowser(HandleOwner):
 
     def ask(self, pending: PendingRequest[Any]) -> None:
         """Write a request, now or when all requests before it are answered."""
-        self._waiting.append(pending)
+        self._waiting.add(pending)
         if len(self._waiting) == 1:
             self._write()
 
@@ -91,10 +91,10 @@ class QueueBrowser(HandleOwner):
         self._handle.close()
 
     def _write(self) -> None:
-        request = self._waiting[0].request
+        request = self._waiting.oldest.request
         if isinstance(request, List):
             selector = request.selector.encode()
-            self._engine.write(HandleQuery(handle_id=self._handle.id, message_nbr=request.after, selector=selector))
+            self.engine.write(HandleQuery(handle_id=self._handle.id, message_nbr=request.after, selector=selector))
         elif isinstance(request, Show):
             command = HandleBrowse(message_nbr=request.number)
             self._handle.ask(command, self._on_refused)
@@ -109,7 +109,7 @@ class QueueBrowser(HandleOwner):
             self._answered(None, error)
 
     def _asks(self, kind: type[Any]) -> bool:
-        return bool(self._waiting) and isinstance(self._waiting[0].request, kind)
+        return bool(self._waiting) and isinstance(self._waiting.oldest.request, kind)
 
     def _on_index(self, handle: ClientHandle, command: HandleIndex, content: bytes) -> None:
         if not self._asks(List):
@@ -119,7 +119,7 @@ class QueueBrowser(HandleOwner):
     def _on_notify(self, handle: ClientHandle, command: HandleNotify, content: bytes) -> None:
         if not self._asks(Show) or command.out_of_band:
             raise unasked(handle, command)
-        if command.message_nbr != self._waiting[0].request.number:  # type: ignore[attr-defined]
+        if command.message_nbr != self._waiting.oldest.request.number:  # type: ignore[attr-defined]
             raise RemoteProtocolError(f"message {command.message_nbr} was not asked for", "amqp:illegal-state")
         if self._assembly is None:
             head, content = read_head(content)
@@ -131,12 +131,10 @@ class QueueBrowser(HandleOwner):
             self._answered(payload_of(assembly)[0])
 
     def _answered(self, result: Any, error: Error | None = None) -> None:
-        pending = self._waiting.popleft()
         if error is None:
-            pending.answer(result)
+            self._waiting.answer(result)
         else:
-            pending.fail(RequestRefused(error.condition, error.description, error.info))
-        self._engine.emit(RequestAnswered(pending))
+            self._waiting.refuse(error)
         if self._waiting:
             self._write()
 
@@ -144,14 +142,12 @@ class QueueBrowser(HandleOwner):
         """Fail all requests that wait, because the server refused or closed the handle."""
         if self._browsers.get(self._key) is self:
             del self._browsers[self._key]
-        self.lose(RequestRefused(error.condition, error.description, error.info))
+        while self._waiting:
+            self._waiting.refuse(error)
 
     def lose(self, error: AmqpError | None) -> None:
         """Fail all requests that wait, because no answer will come."""
-        waiting, self._waiting = list(self._waiting), deque()
-        for pending in waiting:
-            pending.fail(error or SessionEnded())
-            self._engine.emit(RequestAnswered(pending))
+        self._waiting.fail_all(error or SessionEnded())
 
     def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
         self._fail(error or Error("amqp:illegal-state", "the server closed the handle"))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ....errors import EncodeError
 from ....messaging import Error
-from ..codes import SessionFault, condition
+from ..codes import ErrorCode, SessionFault, condition
 from ..command_ids import CommandOwner, PendingCommand
 from ..wire.struct import Command
 
@@ -73,7 +73,7 @@ class CommandSequence(CommandOwner):
             SessionFault: the command does not have a result of that kind.
         """
         if getattr(value, "spec_name", None) != self._result_type:
-            raise SessionFault(531, f"the result must be a {self._result_type}")
+            raise SessionFault(ErrorCode.ILLEGAL_ARGUMENT, f"the result must be a {self._result_type}")
         self._value = value
 
     def completed(self, sent: PendingCommand) -> None:

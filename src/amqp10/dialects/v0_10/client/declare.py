@@ -29,6 +29,7 @@ from ....engine import (
 from ....errors import Unsupported
 from ..._kit.id_order import IdOrder
 from ..arguments import DEAD_LETTERS, alternate_from, arguments_in, arguments_out
+from ..codes import ErrorCode
 from ..command_ids import ids_in, to_ranges, unwrap_serial
 from ..wire.commands import (
     ExchangeBind,
@@ -97,7 +98,7 @@ def _look(name: str) -> Commands:
     """Query the queue `name` and return its properties; fail the request if there is no such queue."""
     found = yield QueueQuery(name)
     if found is None or not found.queue:
-        raise RequestFailed(404, f"there is no queue {name!r}")
+        raise RequestFailed(ErrorCode.NOT_FOUND, f"there is no queue {name!r}")
     return found
 
 
@@ -110,13 +111,13 @@ def _declare_queue(request: DeclareQueue, makes_nodes: bool, arguments: dict[str
     there = found is not None and bool(found.queue)
     if request.passive:
         if not there and not (request.on_demand and makes_nodes):
-            raise RequestFailed(404, f"there is no queue {name!r}")
+            raise RequestFailed(ErrorCode.NOT_FOUND, f"there is no queue {name!r}")
         if not there:
             yield QueueDeclare(name, passive=True, arguments={ON_DEMAND_ARGUMENT: True})
     else:
         wanted = request.durable, request.exclusive, request.auto_delete
         if there and (found.durable, found.exclusive, found.auto_delete) != wanted:
-            raise RequestFailed(406, f"the queue {name!r} exists with other properties")
+            raise RequestFailed(ErrorCode.PRECONDITION_FAILED, f"the queue {name!r} exists with other properties")
         if not there or not request.exclusive:
             yield QueueDeclare(
                 name,
@@ -132,9 +133,9 @@ def _declare_queue(request: DeclareQueue, makes_nodes: bool, arguments: dict[str
 def _delete_queue(request: DeleteQueue) -> Commands:
     found = yield from _look(request.name)
     if request.if_unused and found.subscriber_count:
-        raise RequestFailed(406, f"the queue {request.name!r} is in use")
+        raise RequestFailed(ErrorCode.PRECONDITION_FAILED, f"the queue {request.name!r} is in use")
     if request.if_empty and found.message_count:
-        raise RequestFailed(406, f"the queue {request.name!r} is not empty")
+        raise RequestFailed(ErrorCode.PRECONDITION_FAILED, f"the queue {request.name!r} is not empty")
     yield QueueDelete(request.name, if_unused=request.if_unused, if_empty=request.if_empty)
     return found.message_count or 0
 
@@ -161,11 +162,13 @@ def _declare_exchange(request: DeclareExchange, arguments: dict[str, Any]) -> Co
     found = yield ExchangeQuery(request.name)
     there = found is not None and not found.not_found
     if request.passive and not there:
-        raise RequestFailed(404, f"there is no exchange {request.name!r}")
+        raise RequestFailed(ErrorCode.NOT_FOUND, f"there is no exchange {request.name!r}")
     if request.passive:
         return
     if there and (found.type != request.type or found.durable != request.durable):
-        raise RequestFailed(406, f"the exchange {request.name!r} exists with other properties")
+        raise RequestFailed(
+            ErrorCode.PRECONDITION_FAILED, f"the exchange {request.name!r} exists with other properties"
+        )
     if not there:
         yield ExchangeDeclare(
             request.name,
@@ -186,7 +189,7 @@ def look_exchange(name: str) -> Commands:
     """Query the exchange `name` and return its properties; fail the request if there is no such exchange."""
     found = yield ExchangeQuery(name)
     if found is None or found.not_found:
-        raise RequestFailed(404, f"there is no exchange {name!r}")
+        raise RequestFailed(ErrorCode.NOT_FOUND, f"there is no exchange {name!r}")
     return found
 
 
@@ -205,7 +208,7 @@ def _bind(request: Bind | Unbind, arguments: dict[str, Any]) -> Commands:
         return
     bound = yield ExchangeBound(request.exchange, request.destination, request.key)
     if bound is not None and bound.key_not_matched:
-        raise RequestFailed(404, f"there is no binding with the key {request.key!r}")
+        raise RequestFailed(ErrorCode.NOT_FOUND, f"there is no binding with the key {request.key!r}")
     yield ExchangeUnbind(request.destination, request.exchange, request.key)
 
 

@@ -25,7 +25,7 @@ from ....messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ....types import Symbol
 from ..._kit.links import PlainReceiver
 from ..._kit.partial import advice, largest_in_part
-from ..codes import INFINITE, SessionFault
+from ..codes import INFINITE, ErrorCode, SessionFault
 from ..link import LinkEndpoint
 from ..message.from_transfer import read_message
 from ..states import Step
@@ -137,7 +137,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         key = address.key if address.key is not None else EVERY_KEY.get(exchange.type)
         if key is None or exchange.type == "headers":
             by = "what a binding asks for: bind a queue" if exchange.type == "headers" else f"their keys: {address}/KEY"
-            raise RequestFailed(531, f"a {exchange.type} exchange selects messages by {by}")
+            raise RequestFailed(ErrorCode.ILLEGAL_ARGUMENT, f"a {exchange.type} exchange selects messages by {by}")
         queue = f"amqp10-{uuid4()}"
         yield QueueDeclare(queue, exclusive=True, auto_delete=True)
         yield ExchangeBind(queue, address.exchange, key)
@@ -250,7 +250,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
             SessionFault: the link had no credit for the message.
         """
         if self._granted <= 0:
-            raise SessionFault(506, f"a transfer to {self.destination!r} without credit")
+            raise SessionFault(ErrorCode.RESOURCE_LIMIT_EXCEEDED, f"a transfer to {self.destination!r} without credit")
         wire = number & 0xFFFF_FFFF
         settled = transfer.accept_mode == 1
         limit = self.terms.max_message_size if self.terms is not None else None

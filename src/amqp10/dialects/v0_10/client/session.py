@@ -17,15 +17,15 @@ from ....engine import (
     LinkTerms,
     PendingRequest,
     Request,
-    RequestAnswered,
     RequestResult,
     SessionBegun,
     SessionResumed,
     SessionTerms,
 )
-from ....errors import AmqpError, ConnectionLost, LocalProtocolError, RemoteProtocolError, RequestRefused
+from ....errors import AmqpError, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from ....messaging import Accepted, Coordinator, Error, Modified, Rejected
-from ..codes import CLIENTS_REJECT, INFINITE, UNSPECIFIED, SessionFault, condition, reject_text
+from ..._kit.requests import WaitingRequests
+from ..codes import CLIENTS_REJECT, INFINITE, UNSPECIFIED, ErrorCode, SessionFault, condition, reject_text
 from ..command_ids import CommandOwner, PendingCommand, chunks, to_ranges, unwrap_serial
 from ..login import ClientLogin
 from ..session import SessionEndpoint
@@ -116,7 +116,7 @@ class ClientSession(SessionEndpoint):
         self._dispositions: dict[Verb, list[int]] = {}
         self._exact_dispositions: dict[Verb, list[tuple[ExactReceiver, IncomingDelivery]]] = {}
         self._round_trip: _AfterRoundTrip | None = None
-        self._pending: dict[PendingRequest[Any], None] = {}
+        self._requests = WaitingRequests(self)
         self._waking: dict[SenderLink, None] = {}
 
     # Beginning
@@ -215,7 +215,7 @@ class ClientSession(SessionEndpoint):
             queue = yield QueueQuery(address.queue)
             if queue is None or not queue.queue:
                 if not (on_demand and self._makes_nodes):
-                    raise RequestFailed(404, f"there is no queue {address.queue!r}")
+                    raise RequestFailed(ErrorCode.NOT_FOUND, f"there is no queue {address.queue!r}")
                 yield QueueDeclare(address.queue, passive=True, arguments={ON_DEMAND_ARGUMENT: True})
         return address
 
@@ -250,23 +250,13 @@ class ClientSession(SessionEndpoint):
         pending = PendingRequest(self, request)
         commands = commands_of(request, self._makes_nodes)
         self.flush_dispositions()  # deliveries settled before belong to the branch that `dtx.end` ends
-        self._pending[pending] = None
+        self._requests.add(pending)
         self.run_commands(
             commands,
-            lambda result: self._answered(pending, result),
-            lambda error: self._refused(pending, error),
+            lambda result: self._requests.answer(result, pending),
+            lambda error: self._requests.refuse(error, pending),
         )
         return pending
-
-    def _answered(self, pending: PendingRequest[Any], result: Any) -> None:
-        if self._pending.pop(pending, self) is None:
-            pending.answer(result)
-            self.engine.emit(RequestAnswered(pending))
-
-    def _refused(self, pending: PendingRequest[Any], error: Error) -> None:
-        if self._pending.pop(pending, self) is None:
-            pending.fail(RequestRefused(str(error.condition), error.description, error.info))
-            self.engine.emit(RequestAnswered(pending))
 
     # Dispositions
 
@@ -342,7 +332,7 @@ class ClientSession(SessionEndpoint):
             return
         handler = self.by_type.get(type(command))
         if handler is None:
-            raise SessionFault(503, f"{command.spec_name} may be sent only to servers")
+            raise SessionFault(ErrorCode.COMMAND_INVALID, f"{command.spec_name} may be sent only to servers")
         handler(self, number, command)
 
     def _receive_accept(self, number: int, command: MessageAccept) -> None:
@@ -406,10 +396,7 @@ class ClientSession(SessionEndpoint):
         self.transactions.lost(error)
         links, self._links = list(self._links), {}
         self._by_destination.clear()
-        for pending in list(self._pending):
-            del self._pending[pending]
-            pending.fail(error if error is not None else LocalProtocolError("the session was ended"))
-            self.engine.emit(RequestAnswered(pending))
+        self._requests.fail_all(error or LocalProtocolError("the session was ended"))
         for link in links:
             link.over(error)
         if self.transactions.sentinel is not None:

@@ -25,7 +25,7 @@ from ....engine import (
 )
 from ....errors import LocalProtocolError
 from ..arguments import DEAD_LETTERS, alternate_from, arguments_in, arguments_out
-from ..codes import BLANK_NAME, SessionFault
+from ..codes import ErrorCode, SessionFault
 from ..wire.commands import (
     ExchangeBind,
     ExchangeBound,
@@ -189,6 +189,8 @@ def request_of(command: Command) -> tuple[Request[Any], Answer]:
     """
     for name in _NAMES.get(type(command), ()):
         if not getattr(command, name):
-            raise SessionFault(BLANK_NAME, f"the name of the {name} in {command.spec_name} must not be blank")
+            raise SessionFault(
+                ErrorCode.INVALID_ARGUMENT, f"the name of the {name} in {command.spec_name} must not be blank"
+            )
     make, answer = REQUESTS[type(command)]
     return make(command), answer

@@ -14,7 +14,7 @@ from ....engine import CreditChanged, LinkTerms, OutgoingDelivery, parse_address
 from ....errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
 from ....messaging import ACCEPTED, RELEASED, Error, Source, Target, TransactionalState
 from ..._kit.links import PlainSender
-from ..codes import INFINITE, SessionFault, execution_code
+from ..codes import INFINITE, ErrorCode, SessionFault, execution_code
 from ..link import LinkEndpoint
 from ..message.to_transfer import WrittenMessage, as_encoded_sections, write_message
 from ..states import LinkState, Step
@@ -121,7 +121,7 @@ class ServerSender(LinkEndpoint, PlainSender):
             SessionFault: there is no such flow mode.
         """
         if mode > WINDOW_MODE:
-            raise SessionFault(531, f"{mode} is not a flow mode")
+            raise SessionFault(ErrorCode.ILLEGAL_ARGUMENT, f"{mode} is not a flow mode")
         self.window = mode == WINDOW_MODE
         self.stop()
 

@@ -25,7 +25,7 @@ from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, Sessi
 from ....messaging import ACCEPTED, RELEASED, Error, Modified, NoLocal, Rejected, Selector, Source
 from ....types import SERIAL_MASK, Symbol
 from ..._kit.id_order import IdOrder
-from ..codes import CLIENTS_REJECT, UNSPECIFIED, SessionFault, condition, error_from, execution_code
+from ..codes import CLIENTS_REJECT, UNSPECIFIED, ErrorCode, SessionFault, condition, error_from, execution_code
 from ..command_ids import chunks, ids_in, to_ranges, unwrap_serial
 from ..session import SessionEndpoint
 from ..states import SessionState, Step
@@ -256,7 +256,7 @@ class ServerSession(SessionEndpoint):
             return
         handler = self.by_type.get(type(command))
         if handler is None:
-            raise SessionFault(540, f"{command.spec_name} is not supported")
+            raise SessionFault(ErrorCode.NOT_IMPLEMENTED, f"{command.spec_name} is not supported")
         handler(self, number, command)
 
     def _transact(self, number: int, command: Command) -> None:
@@ -310,7 +310,9 @@ class ServerSession(SessionEndpoint):
             return
         why = f"a message of more than {self.engine.terms.max_message_size} octets"
         if command.accept_mode == 1:
-            raise SessionFault(506, why)  # the message is settled, so it can not be rejected
+            raise SessionFault(
+                ErrorCode.RESOURCE_LIMIT_EXCEEDED, why
+            )  # the message is settled, so it can not be rejected
         self.reject(number, UNSPECIFIED, f"amqp:link:message-size-exceeded: {why}")
         self.complete(number)
 
@@ -330,11 +332,11 @@ class ServerSession(SessionEndpoint):
 
     def _subscribe(self, number: int, command: MessageSubscribe) -> None:
         if not command.destination:
-            raise SessionFault(531, "a subscription must have a destination")
+            raise SessionFault(ErrorCode.ILLEGAL_ARGUMENT, "a subscription must have a destination")
         if len(self._senders) >= MAX_SUBSCRIPTIONS:
-            raise SessionFault(506, f"{MAX_SUBSCRIPTIONS} subscriptions are open")
+            raise SessionFault(ErrorCode.RESOURCE_LIMIT_EXCEEDED, f"{MAX_SUBSCRIPTIONS} subscriptions are open")
         if command.destination in self._senders:
-            raise SessionFault(530, f"the destination {command.destination!r} is in use")
+            raise SessionFault(ErrorCode.NOT_ALLOWED, f"the destination {command.destination!r} is in use")
         arguments = command.arguments or {}
         filters: dict[Any, Any] = {}
         selector = arguments.get("x-filter-jms-selector")
@@ -355,7 +357,7 @@ class ServerSession(SessionEndpoint):
     def _sender(self, destination: str) -> ServerSender:
         sender = self._senders.get(destination)
         if sender is None:
-            raise SessionFault(404, f"there is no subscription {destination!r}")
+            raise SessionFault(ErrorCode.NOT_FOUND, f"there is no subscription {destination!r}")
         return sender
 
     def _cancel(self, number: int, command: MessageCancel) -> None:
@@ -366,7 +368,7 @@ class ServerSession(SessionEndpoint):
 
     def _flow(self, number: int, command: MessageFlow) -> None:
         if command.unit > 1:
-            raise SessionFault(531, f"{command.unit} is not a unit of credit")
+            raise SessionFault(ErrorCode.ILLEGAL_ARGUMENT, f"{command.unit} is not a unit of credit")
         self._sender(command.destination).granted(command)
         self.complete(number)
 

@@ -29,7 +29,7 @@ from ....engine import (
 from ....errors import AmqpError
 from ....messaging import Coordinator, Declare, Declared, Discharge, Error, Rejected
 from ..._kit.coordinators import RelayCoordinator
-from ..codes import ILLEGAL_STATE, NOT_ALLOWED, NOT_FOUND, XA_OK, XA_ROLLED_BACK, XA_TIMED_OUT, SessionFault
+from ..codes import XA_OK, XA_ROLLED_BACK, XA_TIMED_OUT, ErrorCode, SessionFault
 from ..wire.commands import (
     DtxCommit,
     DtxEnd,
@@ -147,7 +147,7 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
     def _declare(self, declared: Callable[[bytes], None]) -> None:
         def done(state: Any) -> None:
             if not isinstance(state, Declared):
-                raise SessionFault(ILLEGAL_STATE, _why(state))
+                raise SessionFault(ErrorCode.ILLEGAL_STATE, _why(state))
             declared(state.txn_id)
 
         self._ask(Declare(), done)
@@ -165,7 +165,7 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
 
     def _tx_select(self, number: int, command: TxSelect) -> None:
         if self._mode:
-            raise SessionFault(ILLEGAL_STATE, f"the session has selected {self._mode} already")
+            raise SessionFault(ErrorCode.ILLEGAL_STATE, f"the session has selected {self._mode} already")
         self._mode = "tx"
         self._next_transaction(number)
 
@@ -179,13 +179,13 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
     def _tx_end(self, number: int, command: TxCommit | TxRollback) -> None:
         transaction = self.session.transaction
         if self._mode != "tx" or transaction is None:
-            raise SessionFault(ILLEGAL_STATE, "tx.select comes first")
+            raise SessionFault(ErrorCode.ILLEGAL_STATE, "tx.select comes first")
         fail = isinstance(command, TxRollback)
 
         def done(state: Any) -> None:
             self.session.transaction = None
             if isinstance(state, Rejected) and not fail:
-                raise SessionFault(ILLEGAL_STATE, _why(state))
+                raise SessionFault(ErrorCode.ILLEGAL_STATE, _why(state))
             self._next_transaction(number)
 
         self._discharge(transaction, fail, done)
@@ -194,7 +194,7 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
 
     def _dtx_select(self, number: int, command: DtxSelect) -> None:
         if self._mode == "tx":
-            raise SessionFault(ILLEGAL_STATE, "the session has tx already")
+            raise SessionFault(ErrorCode.ILLEGAL_STATE, "the session has tx already")
         self._mode = "dtx"
         self.session.complete(number)
 
@@ -204,20 +204,20 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
 
     def _start(self, number: int, command: DtxStart) -> None:
         if self._mode != "dtx" or self._branch is not None:
-            raise SessionFault(ILLEGAL_STATE, "dtx.select comes first, and one branch at a time")
+            raise SessionFault(ErrorCode.ILLEGAL_STATE, "dtx.select comes first, and one branch at a time")
         if command.join and command.resume:
-            raise SessionFault(NOT_ALLOWED, "join and resume exclude each other")
+            raise SessionFault(ErrorCode.NOT_ALLOWED, "join and resume exclude each other")
         key = key_of(command.xid)
         known = self._branches.get(key)
         if command.join or command.resume:
             if known is None or (command.resume and not known.suspended):
                 # Until it is prepared, only its own connection can work in a branch; after that, no session can.
-                raise SessionFault(NOT_ALLOWED, "no open branch with this xid was started on this connection")
+                raise SessionFault(ErrorCode.NOT_ALLOWED, "no open branch with this xid was started on this connection")
             self._work_in(known)
             self._result(number, XA_OK)
             return
         if known is not None:
-            raise SessionFault(NOT_ALLOWED, "the branch exists already")
+            raise SessionFault(ErrorCode.NOT_ALLOWED, "the branch exists already")
 
         def declared(txn_id: bytes) -> None:
             branch = self._branches[key] = ServedBranch(command.xid, txn_id, self)
@@ -235,9 +235,9 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
     def _end(self, number: int, command: DtxEnd) -> None:
         branch = self._branch
         if branch is None or key_of(branch.xid) != key_of(command.xid):
-            raise SessionFault(ILLEGAL_STATE, "the session does not work in that branch")
+            raise SessionFault(ErrorCode.ILLEGAL_STATE, "the session does not work in that branch")
         if command.fail and command.suspend:
-            raise SessionFault(NOT_ALLOWED, "suspend and fail exclude each other")
+            raise SessionFault(ErrorCode.NOT_ALLOWED, "suspend and fail exclude each other")
         self._branch = self.session.transaction = None
         branch.workers.discard(self)
         branch.suspended = command.suspend
@@ -252,13 +252,13 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
         """
         branch = self._branches.get(key_of(xid))
         if branch is not None and branch.workers:
-            raise SessionFault(ILLEGAL_STATE, "a session works in the branch")
+            raise SessionFault(ErrorCode.ILLEGAL_STATE, "a session works in the branch")
         return branch
 
     def _prepare(self, number: int, command: DtxPrepare) -> None:
         branch = self._known(command.xid)
         if branch is None:
-            raise SessionFault(NOT_FOUND, "there is no such branch that could be prepared")
+            raise SessionFault(ErrorCode.NOT_FOUND, "there is no such branch that could be prepared")
         if branch.failed:
             self._finish(number, branch, fail=True)
             return
@@ -279,12 +279,12 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
         branch = self._known(command.xid)
         if branch is None:
             if command.one_phase:
-                raise SessionFault(NOT_FOUND, "there is no such branch, or it is prepared")
+                raise SessionFault(ErrorCode.NOT_FOUND, "there is no such branch, or it is prepared")
             self._complete(number, command, commit=True)
         elif branch.failed or command.one_phase:
             self._finish(number, branch, fail=branch.failed)
         else:
-            raise SessionFault(ILLEGAL_STATE, "the branch is not prepared")
+            raise SessionFault(ErrorCode.ILLEGAL_STATE, "the branch is not prepared")
 
     def _roll_back(self, number: int, command: DtxRollback) -> None:
         branch = self._known(command.xid)
@@ -298,7 +298,7 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
 
         def ended(good: bool | None) -> XaResult:
             if good is None:
-                raise SessionFault(NOT_FOUND, "there is no such branch")
+                raise SessionFault(ErrorCode.NOT_FOUND, "there is no such branch")
             return XaResult(XA_OK if good else XA_ROLLED_BACK)
 
         self.session.ask(number, command, CompleteBranch(key_of(command.xid), commit), ended)
@@ -355,12 +355,12 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
         """
         branch = self._branches.get(key_of(xid))
         if branch is None:
-            raise SessionFault(NOT_FOUND, "there is no such branch")
+            raise SessionFault(ErrorCode.NOT_FOUND, "there is no such branch")
         return branch
 
     def _forget(self, number: int, command: DtxForget) -> None:
         self._any(command.xid)
-        raise SessionFault(ILLEGAL_STATE, "the branch was not completed heuristically")
+        raise SessionFault(ErrorCode.ILLEGAL_STATE, "the branch was not completed heuristically")
 
     def _result(self, number: int, status: int) -> None:
         self.session.result_of(number, XaResult(status))

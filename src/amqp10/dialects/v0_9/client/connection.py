@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +19,6 @@ from ....engine import (
     Handlers,
     PeerBlocked,
     PendingRequest,
-    RequestAnswered,
     Role,
     SessionTerms,
 )
@@ -28,6 +26,7 @@ from ....errors import AmqpError, AuthenticationFailed, ConnectionClosed, Encode
 from ....messaging import DeliveryState, Rejected, Returned
 from ....sasl import Anonymous, ClientHandshake
 from ....types import Symbol
+from ..._kit.requests import WaitingRequests
 from ..codes import Fault, as_error
 from ..connection import OWN_PRODUCT, Connection, agreed, capabilities_of
 from ..engine import V09Engine
@@ -104,7 +103,7 @@ class ClientConnection(Connection):
         allowed = with_amqplain(mechanisms if mechanisms is not None else (Anonymous(),))
         self._handshake = ClientHandshake(allowed, engine.terms.hostname, secure)
         self._properties: dict[Any, Any] = {}
-        self._updating: deque[PendingRequest[Any]] = deque()
+        self._updating = WaitingRequests(self)
         self._next_channel = 1
         self._channel_max = 0xFFFF
 
@@ -260,20 +259,15 @@ class ClientConnection(Connection):
             self.write(ConnectionUpdateSecret(request.secret.encode(), request.reason))
         except EncodeError as error:
             raise LocalProtocolError(str(error)) from None
-        self._updating.append(pending)
+        self._updating.add(pending)
 
     def receive_updated(self, method: ConnectionUpdateSecretOk) -> None:
         if not self._updating:
             raise Fault(503, f"{method.name}, which was not asked for", method.code)
-        pending = self._updating.popleft()
-        pending.answer(None)
-        self.engine.emit(RequestAnswered(pending))
+        self._updating.answer(None)
 
     def over(self, error: AmqpError | None) -> None:
-        while self._updating:
-            pending = self._updating.popleft()
-            pending.fail(error if error is not None else LocalProtocolError("the connection was closed"))
-            self.engine.emit(RequestAnswered(pending))
+        self._updating.fail_all(error or LocalProtocolError("the connection was closed"))
         super().over(error)
 
 

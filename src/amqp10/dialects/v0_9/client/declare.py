@@ -5,9 +5,8 @@ A refusal closes the channel; the next request opens another.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import (
     ON_DEMAND_CAPABILITY,
@@ -19,10 +18,10 @@ from ....engine import (
     QueryExchange,
     QueryQueue,
     QueueFacts,
-    RequestAnswered,
 )
-from ....errors import AmqpError, EncodeError, LocalProtocolError, RemoteProtocolError, RequestRefused, Unsupported
+from ....errors import AmqpError, EncodeError, LocalProtocolError, RemoteProtocolError, Unsupported
 from ....messaging import Error
+from ..._kit.requests import WaitingRequests
 from ..channel import Channel, ChannelUser
 from ..requests import GetMessage, Got
 from ..states import ChannelState
@@ -49,13 +48,6 @@ GET_OK = b"\0\x3c\0\x47"
 ANSWER_TO: dict[type[Method], type[Method]] = ANSWERS | {BasicGet: BasicGetEmpty}  # or basic.get-ok
 
 
-class SentRequest(NamedTuple):
-    """A request, and the method that makes it."""
-
-    pending: PendingRequest[Any]
-    method: Method
-
-
 class Declarations(ChannelUser):
     """The requests of one session, on a channel that the first of them opens."""
 
@@ -67,8 +59,8 @@ class Declarations(ChannelUser):
         self.session = session
         self.engine: V09Engine = session.engine
         self._is_open = False
-        self._waiting: deque[SentRequest] = deque()
-        self._sent: SentRequest | None = None
+        self._waiting = WaitingRequests(session)
+        self._sent: Method | None = None  # what the oldest request waits for an answer to
 
     def add(self, pending: PendingRequest[Any]) -> None:
         """Send the request as soon as those before it are answered.
@@ -77,19 +69,20 @@ class Declarations(ChannelUser):
             Unsupported: the dialect has no method for it.
             LocalProtocolError: it cannot be encoded, or no channel is free.
         """
-        on_demand = ON_DEMAND_CAPABILITY in self.session.connection.capabilities
-        method = method_of(pending.request, self.session.engine.variant.tables.on_demand() if on_demand else {})
         try:
-            self.session.engine.encode(method)
+            self.engine.encode(self._method_of(pending))
         except EncodeError as error:
             raise LocalProtocolError(str(error)) from error
-        sent = SentRequest(pending, method)
-        self._waiting.append(sent)
+        self._waiting.add(pending)
         try:
             self._next()
         except LocalProtocolError:  # no channel is free
-            self._waiting.remove(sent)
+            self._waiting.remove(pending)
             raise
+
+    def _method_of(self, pending: PendingRequest[Any]) -> Method:
+        on_demand = ON_DEMAND_CAPABILITY in self.session.connection.capabilities
+        return method_of(pending.request, self.engine.variant.tables.on_demand() if on_demand else {})
 
     def _next(self) -> None:
         if self._sent is not None or not self._waiting:
@@ -99,16 +92,16 @@ class Declarations(ChannelUser):
             self._is_open = True
         elif self.channel.state is ChannelState.CLOSING:
             return
-        self._sent = self._waiting.popleft()
-        self.channel.write(self._sent.method)
+        self._sent = self._method_of(self._waiting.oldest)
+        self.channel.write(self._sent)
 
     def receive_open(self, _: ChannelOpenOk) -> None:
         pass
 
     def receive_answer(self, method: Method) -> None:
-        if self._sent is None or type(method) is not ANSWER_TO[type(self._sent.method)]:
+        if self._sent is None or type(method) is not ANSWER_TO[type(self._sent)]:
             raise RemoteProtocolError(f"{method.name}, which was not asked for", "amqp:illegal-state")
-        request = self._sent.pending.request
+        request = self._waiting.oldest.request
         result = result_of(request, method)
         if isinstance(request, DeclareQueue) and not request.passive:
             self._note(result.name, request.arguments)
@@ -125,15 +118,14 @@ class Declarations(ChannelUser):
             (queues.add if arguments.get(name) == value else queues.discard)(queue)
 
     def _answered(self, result: Any) -> None:
-        sent, self._sent = self._sent, None
-        if sent is not None:
-            sent.pending.answer(result)
-            self.engine.emit(RequestAnswered(sent.pending))
+        if self._sent is not None:
+            self._sent = None
+            self._waiting.answer(result)
         self._next()
 
     def receive_got(self, payload: bytes) -> None:
         self.channel.check_shape(payload)
-        if self._sent is None or type(self._sent.method) is not BasicGet:
+        if self._sent is None or type(self._sent) is not BasicGet:
             raise RemoteProtocolError("basic.get-ok, which was not asked for", "amqp:illegal-state")
         number, route, left = payload[4:12], payload[12:-4], int.from_bytes(payload[-4:], "big")
         self.channel.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
@@ -146,18 +138,19 @@ class Declarations(ChannelUser):
     # The end
 
     def failed(self, error: RemoteProtocolError) -> None:
-        self._fail(error)
+        if self._sent is not None:
+            self._sent = None
+            self._waiting.fail(error)
 
     def closed(self, error: Error | None) -> None:
         self._is_open = False
         if error is not None and self._sent is not None:
-            pending = self._sent.pending
-            if error.condition == "amqp:not-found" and isinstance(pending.request, QueryQueue | QueryExchange):
-                self._sent = None
-                pending.answer(None)
-                self.engine.emit(RequestAnswered(pending))
+            self._sent = None
+            is_query = isinstance(self._waiting.oldest.request, QueryQueue | QueryExchange)
+            if is_query and error.condition == "amqp:not-found":
+                self._waiting.answer(None)
             else:
-                self._fail(RequestRefused(error.condition, error.description, error.info))
+                self._waiting.refuse(error)
         if self.session.begun:
             self.session.channels.remove(self.channel)
             self._next()
@@ -166,17 +159,8 @@ class Declarations(ChannelUser):
         self.session.channel_gone(self.channel)
 
     def over(self, error: AmqpError | None) -> None:
-        lost = error if error is not None else LocalProtocolError("the session was ended")
-        self._fail(lost)
-        while self._waiting:
-            self._sent = self._waiting.popleft()
-            self._fail(lost)
-
-    def _fail(self, error: AmqpError) -> None:
-        sent, self._sent = self._sent, None
-        if sent is not None:
-            sent.pending.fail(error)
-            self.engine.emit(RequestAnswered(sent.pending))
+        self._sent = None
+        self._waiting.fail_all(error or LocalProtocolError("the session was ended"))
 
 
 # Requests to methods

@@ -438,7 +438,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
 
     def end(self, closed: bool, cause: AmqpError | None) -> None:
         self.materialize(self.unmaterialized)
-        self._recoveries.fail(cause)
+        self._recoveries.pending.fail_all(cause or LocalProtocolError("the link was detached"))
         super().end(closed, cause)
 
     def before_close(self) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from .....engine import DeliveriesUnresumed, RequestAnswered
-from .....errors import LocalProtocolError
+from .....engine import DeliveriesUnresumed
+from ...._kit.requests import WaitingRequests
 from ...codes import Fault
 from ...wire.methods import BasicRecover, BasicRecoverOk
 from ...wire.rare_methods import BasicRecoverSync
 
 if TYPE_CHECKING:
     from .....engine import IncomingDelivery, PendingRequest, ReceiverLink
-    from .....errors import AmqpError
     from ..parents import ClientLinkSession
 
 
@@ -29,12 +27,12 @@ class Recoveries:
     def __init__(self, link: ReceiverLink, session: ClientLinkSession) -> None:
         self._link = link
         self._session = session
-        self.pending: deque[PendingRequest[Any]] = deque()
+        self.pending: WaitingRequests = WaitingRequests(session)
         self._recovered = 0  # number of the last delivery when the peer last answered a recover
 
     def ask(self, pending: PendingRequest[Any]) -> BasicRecover | BasicRecoverSync:
         """Record a recover, and return the method to write."""
-        self.pending.append(pending)
+        self.pending.add(pending)
         # Qpid's 0-9 has another method for that.
         sync = BasicRecoverSync in self._session.engine.variant.methods and not self._session.connection.capabilities
         return BasicRecoverSync(requeue=True) if sync else BasicRecover(requeue=True)
@@ -51,19 +49,9 @@ class Recoveries:
         if not self.pending:
             raise Fault(503, "a basic.recover-ok, which was not asked for", BasicRecoverOk.code)
         self._recovered = last
-        emit = self._session.engine.emit
         if gone:
-            emit(DeliveriesUnresumed(self._link, gone))
-        pending = self.pending.popleft()
-        pending.answer(None)
-        emit(RequestAnswered(pending))
-
-    def fail(self, cause: AmqpError | None) -> None:
-        """Fail all recovers, for the link is over; `cause` is None if this side ended it."""
-        while self.pending:
-            pending = self.pending.popleft()
-            pending.fail(cause if cause is not None else LocalProtocolError("the link was detached"))
-            self._session.engine.emit(RequestAnswered(pending))
+            self._session.engine.emit(DeliveriesUnresumed(self._link, gone))
+        self.pending.answer(None)
 
     def took_back(self, delivery: IncomingDelivery) -> bool:
         """Return whether the peer has the delivery back, or is about to: it must not be settled."""
