@@ -133,9 +133,12 @@ def test_installed_where_nothing_else_is(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_workflow_is_the_script() -> None:
-    """The workflow runs `.ci/run`, on each Python that the package names."""
-    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
-    assert re.findall(r"- run: (.*)", text)[-1] == ".ci/run"  # before it: what the machine needs
+    """The workflow runs `.ci/run`, and each night `make nightly`, on each Python that the package names."""
+    workflows = ROOT / ".github" / "workflows"
+    text = (workflows / "ci.yml").read_text()  # its first steps: what the machine needs
+    assert re.findall(r"- run: (.*)", text)[-1] == "$COMMAND"
+    assert "COMMAND: ${{ inputs.command || '.ci/run' }}\n" in text
+    assert "command: make nightly\n" in (workflows / "nightly.yml").read_text()
     pythons = re.findall(r"\d+\.\d+", re.search(r"python: \[(.*)\]", text)[1])  # type: ignore[index]
     assert [f"Programming Language :: Python :: {each}" for each in pythons] == [
         each for each in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", each)
