@@ -177,6 +177,21 @@ else:
     native_property = property
 
 '''
+OPENING = """
+if TYPE_CHECKING:
+    # As in the client's own class.
+    @overload
+    def __new__(cls, url: Address, *, dialect: NamesOfOthers, **settings: Any) -> Self: ...
+    @overload
+    def __new__(cls, url: Address, *, dialect: Names091, **settings: Any) -> Connection[Names091]: ...
+    @overload
+    def __new__(cls, url: Address, *, dialect: Names010, **settings: Any) -> Connection[Names010]: ...
+    @overload
+    def __new__(cls, url: Address, *, dialect: NamesFast, **settings: Any) -> Connection[NamesFast]: ...
+    @overload
+    def __new__(cls, *args: Any, **settings: Any) -> Self: ...
+    def __new__(cls, *args: Any, **settings: Any) -> Any: ...
+"""
 NATIVE_FACADES = '''
 def natives() -> dict[type, type[Facade]]:
     """Return the facade for the operations of each older dialect; this loads these dialects."""
@@ -333,6 +348,8 @@ class Writer:
         named = [FACADES[each] for each in bases]
         if cls in OPENED:
             named += ["Opened", "Generic[DialectT]"] if cls is client.Connection else ["Opened"]
+            if cls is client.Connection:
+                parts.append(OPENING)
             declared, passed = self.parameters(cls.__init__, cls, name)  # type: ignore[misc]
             parts.append(f"def __init__(self, {declared}) -> None:\n    super().__init__(Async{name}({passed[2:]}))\n")
         for each, said in attributes.items():
@@ -428,7 +445,7 @@ def texts() -> dict[Path, str]:
             "from typing import TYPE_CHECKING, Generic, overload",
             "from .._arguments import Renamed",
             "from ..client import Connection as AsyncConnection",
-            "from ..client.internals import Names010, Names091, NamesFast",
+            "from ..client.internals import Names010, Names091, NamesFast, NamesOfOthers",
             "from ._loop import FACADES, Facade, Opened, in_chunks",
             "from .. import client, rabbitmq",
         ],

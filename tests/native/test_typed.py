@@ -8,8 +8,10 @@ import sys
 from typing import Any, assert_type
 
 import pytest
+from anyio.abc import ByteStream
 
-from amqp10 import Connection, Message, Unsupported, amqp010, amqp091, amqpfast, sync
+from amqp10 import Connection, ConnectionSettings, Message, Unsupported, amqp010, amqp091, amqpfast, sync
+from amqp10.broker import Broker
 from amqp10.engine import QueueFacts
 
 
@@ -34,10 +36,37 @@ def test_a_native_api_has_its_type() -> None:
 def test_a_dialect_that_is_not_named() -> None:
     """Of a connection whose dialect a setting has, `amqp091.native` says the type."""
     for name in ("0-9-1", "0-9", "0-9-draft"):
-        connection: Connection = Connection("amqp://localhost", dialect=name)
+        connection: Connection = Connection("amqp://localhost", dialect=str(name))
         assert_type(connection.native, Any)
         assert_type(amqp091.native(connection), amqp091.Native)
         assert amqp091.native(connection) is connection.native
+
+
+class Subclass(Connection[str]):
+    """A connection of the user's own class."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(f"amqp://{host}:{port}")
+
+
+def test_a_class_of_the_user() -> None:
+    """It stays itself, with arguments of its own."""
+    assert_type(Subclass("localhost", 5672), Subclass)
+
+
+async def given(stream: ByteStream, broker: Broker, settings: ConnectionSettings) -> None:
+    """Use streams that are there: only type checkers come here."""
+    assert_type(Connection.over(stream, dialect="0-9-1").native, amqp091.Native)
+    assert_type(Connection.over(stream, dialect="0-10", secure=True).native, amqp010.Native)
+    assert_type(Connection.over(stream, dialect="fast").native, amqpfast.Native)
+    assert_type(Connection.over(stream, "amqp://me:pw@host", idle_timeout=5), Connection)
+    assert_type(Connection.over(stream, **settings), Connection)
+    assert_type(broker.connect(dialect="0-9", idle_timeout=5).native, amqp091.Native)
+    assert_type(broker.connect(dialect="0-10").native, amqp010.Native)
+    assert_type(broker.connect("amqp://me:pw@host", dialect="fast").native, amqpfast.Native)
+    assert_type(broker.connect(dialect="1.0"), Connection)
+    assert_type(broker.connect(dialect=str(stream)).native, Any)
+    assert_type(broker.connect(**settings), Connection)
 
 
 async def declare(url: str) -> None:

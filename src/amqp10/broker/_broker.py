@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from functools import partial
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
@@ -61,6 +61,7 @@ from ._virtual_hosts import USUAL, VirtualHost, store_of
 
 if TYPE_CHECKING:
     from ..client import Connection, ConnectionSettings
+    from ..client.internals import Names010, Names091, NamesFast, SettingsOfAnyDialect
     from ._peer import Peer
     from ._quarantine import Quarantine
     from ._services import LinkService
@@ -498,6 +499,22 @@ class Broker:
         self._tasks.start_soon(self._take_memory, ours)
         return theirs
 
+    @overload
+    def connect(
+        self, url: str = ..., *, dialect: Names091, **settings: Unpack[SettingsOfAnyDialect]
+    ) -> Connection[Names091]: ...
+    @overload
+    def connect(
+        self, url: str = ..., *, dialect: Names010, **settings: Unpack[SettingsOfAnyDialect]
+    ) -> Connection[Names010]: ...
+    @overload
+    def connect(
+        self, url: str = ..., *, dialect: NamesFast, **settings: Unpack[SettingsOfAnyDialect]
+    ) -> Connection[NamesFast]: ...
+    @overload
+    def connect(
+        self, url: str = ..., *, dialect: Literal["1.0"] | str = ..., **settings: Unpack[SettingsOfAnyDialect]
+    ) -> Connection: ...
     def connect(self, url: str = "amqp://localhost", **settings: Unpack[ConnectionSettings]) -> Connection:
         """Make a client connection in memory, to be opened by `async with`; no port is needed.
 

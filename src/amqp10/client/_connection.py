@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, Unpack, overload
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup
@@ -81,8 +81,10 @@ from ._settings import (
     Names010,
     Names091,
     NamesFast,
+    NamesOfOthers,
     Reconnect,
     SASLSettings,
+    SettingsOfAnyDialect,
     Tokens,
 )
 from ._stores.store import DeliveryStore
@@ -491,6 +493,21 @@ class Connection(LinkFactory, Generic[DialectT]):
         Unsupported: there is no such dialect.
     """
 
+    if TYPE_CHECKING:
+        # For pyright, which offers no names within the quotes of an argument whose type is a type variable. It looks at
+        # `__init__` as well, which checks the other arguments; mypy looks at that alone.
+        @overload
+        def __new__(cls, url: Address, *, dialect: NamesOfOthers, **settings: Any) -> Self: ...
+        @overload
+        def __new__(cls, url: Address, *, dialect: Names091, **settings: Any) -> Connection[Names091]: ...
+        @overload
+        def __new__(cls, url: Address, *, dialect: Names010, **settings: Any) -> Connection[Names010]: ...
+        @overload
+        def __new__(cls, url: Address, *, dialect: NamesFast, **settings: Any) -> Connection[NamesFast]: ...
+        @overload
+        def __new__(cls, *args: Any, **settings: Any) -> Self: ...
+        def __new__(cls, *args: Any, **settings: Any) -> Any: ...
+
     @checked
     def __init__(
         self,
@@ -608,6 +625,50 @@ class Connection(LinkFactory, Generic[DialectT]):
         core.recovery = Restorer(core) if reconnect is not None else None
         return core
 
+    @overload
+    @classmethod
+    def over(
+        cls,
+        stream: ByteStream,
+        url: str = ...,
+        *,
+        secure: bool = ...,
+        dialect: Names091,
+        **settings: Unpack[SettingsOfAnyDialect],
+    ) -> Connection[Names091]: ...
+    @overload
+    @classmethod
+    def over(
+        cls,
+        stream: ByteStream,
+        url: str = ...,
+        *,
+        secure: bool = ...,
+        dialect: Names010,
+        **settings: Unpack[SettingsOfAnyDialect],
+    ) -> Connection[Names010]: ...
+    @overload
+    @classmethod
+    def over(
+        cls,
+        stream: ByteStream,
+        url: str = ...,
+        *,
+        secure: bool = ...,
+        dialect: NamesFast,
+        **settings: Unpack[SettingsOfAnyDialect],
+    ) -> Connection[NamesFast]: ...
+    @overload
+    @classmethod
+    def over(
+        cls,
+        stream: ByteStream,
+        url: str = ...,
+        *,
+        secure: bool = ...,
+        dialect: Literal["1.0"] | str = ...,
+        **settings: Unpack[SettingsOfAnyDialect],
+    ) -> Connection: ...
     @classmethod
     @checked
     def over(

@@ -200,14 +200,14 @@ DialectName = Literal["1.0", "0-10", "0-9-1", "0-9", "0-9-draft", "fast", "auto"
 Names091 = Literal["0-9-1", "0-9", "0-9-draft"]
 Names010 = Literal["0-10"]
 NamesFast = Literal["fast"]
+NamesOfOthers = Literal["1.0", "auto"]
+"""Dialects without operations of their own, and what may be any."""
 
 # A type checker takes the first that the argument `dialect` fits; by that it knows the type of `connection.native`.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # Python's own has `default` from 3.13 on
 
-    DialectT = TypeVar(
-        "DialectT", Names091, Names010, NamesFast, Literal["1.0", "auto"], str, covariant=True, default=str
-    )
+    DialectT = TypeVar("DialectT", Names091, Names010, NamesFast, NamesOfOthers, str, covariant=True, default=str)
 else:
     from typing import TypeVar
 
@@ -217,8 +217,8 @@ Address = str | Sequence[str] | Callable[[], str | ConnectionDetails | Awaitable
 """Where a connection leads: a URL, several of them, or what says it anew for each attempt."""
 
 
-class ConnectionSettings(TypedDict, total=False):
-    """The keyword arguments of `Connection`; see there."""
+class SettingsOfAnyDialect(TypedDict, total=False):
+    """The keyword arguments of `Connection`, without the dialect."""
 
     reconnect: Reconnect | None
     delivery_store: DeliveryStore | None
@@ -239,5 +239,10 @@ class ConnectionSettings(TypedDict, total=False):
     incoming_window: int
     connect_timeout: float | None
     close_timeout: float
-    dialect: DialectName | str
     profile: str | Profile | None
+
+
+class ConnectionSettings(SettingsOfAnyDialect, total=False):
+    """The keyword arguments of `Connection`; see there."""
+
+    dialect: DialectName | str

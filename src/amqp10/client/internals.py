@@ -65,6 +65,8 @@ from ._settings import DialectT as DialectT
 from ._settings import Names010 as Names010
 from ._settings import Names091 as Names091
 from ._settings import NamesFast as NamesFast
+from ._settings import NamesOfOthers as NamesOfOthers
+from ._settings import SettingsOfAnyDialect as SettingsOfAnyDialect
 from ._stores.link_store import LinkStore as LinkStore
 from ._stores.store import DeliveryStore
 

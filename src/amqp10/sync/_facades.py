@@ -15,7 +15,7 @@ from .. import client, rabbitmq
 from .._arguments import Renamed
 from ..client import Address, CbsTokens, ConnectionEvent, DeliveryStore, Health, LoginTokens, Reconnect
 from ..client import Connection as AsyncConnection
-from ..client.internals import DialectT, Names010, Names091, NamesFast
+from ..client.internals import DialectT, Names010, Names091, NamesFast, NamesOfOthers
 from ..engine import (
     BindingFacts,
     ConnectionTerms,
@@ -427,6 +427,20 @@ class Connection(LinkFactory, Opened, Generic[DialectT]):
     """
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+        # As in the client's own class.
+        @overload
+        def __new__(cls, url: Address, *, dialect: NamesOfOthers, **settings: Any) -> Self: ...
+        @overload
+        def __new__(cls, url: Address, *, dialect: Names091, **settings: Any) -> Connection[Names091]: ...
+        @overload
+        def __new__(cls, url: Address, *, dialect: Names010, **settings: Any) -> Connection[Names010]: ...
+        @overload
+        def __new__(cls, url: Address, *, dialect: NamesFast, **settings: Any) -> Connection[NamesFast]: ...
+        @overload
+        def __new__(cls, *args: Any, **settings: Any) -> Self: ...
+        def __new__(cls, *args: Any, **settings: Any) -> Any: ...
 
     def __init__(
         self,

@@ -157,10 +157,10 @@ class TestLinks:
                 with pytest.raises(LinkDetached, match=r"only for receivers that speak AMQP 1\.0"):
                     await connection.receiver("orders").__aenter__()
             for dialect in ("0-9-1", "0-10"):
-                async with broker.connect(dialect=dialect) as connection:
+                async with broker.connect(dialect=dialect) as older:
                     with pytest.raises(LinkDetached, match="of another service"):
-                        await connection.receiver("orders").__aenter__()
-            async with broker.connect() as connection, connection.receiver("orders") as receiver:
+                        await older.receiver("orders").__aenter__()
+            async with broker.connect() as usual, usual.receiver("orders") as receiver:
                 assert (await receiver.receive()).message.body == "fast"
 
     async def test_other_virtual_host(self) -> None:
