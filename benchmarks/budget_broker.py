@@ -20,7 +20,7 @@ import anyio.to_thread
 from counting import COUNT, Count
 from real import as_sent, orders
 
-from amqp10 import Accepted
+from amqp10 import Accepted, Selector
 from amqp10.broker import Broker
 from amqp10.engine import (
     ConnectionTerms,
@@ -32,7 +32,18 @@ from amqp10.engine import (
     SessionTerms,
     dialect,
 )
-from amqp10.messaging import Source, Target
+from amqp10.messaging import (
+    AmqpValue,
+    Coordinator,
+    Declare,
+    Declared,
+    DeliveryState,
+    Discharge,
+    Message,
+    Source,
+    Target,
+    TransactionalState,
+)
 
 FEW = 100
 """Messages of 0-9-1: the broker translates each field of each message, twice."""
@@ -58,14 +69,30 @@ class Peer:
         """Attach both links."""
         await self._exchange(lambda: self._engine.opened)
         session = self._engine.begin(SessionTerms(incoming_window=10 * COUNT))
+        self._session = session
         self.sender = session.attach_sender(LinkTerms("to", source=Source(), target=Target("q")))
         self.receiver = session.attach_receiver(LinkTerms("from", source=source, target=Target()))
         await self._exchange(lambda: self.sender.credit >= self._count.messages and self.receiver.attached)
 
-    def send(self, payloads: list[bytes]) -> None:
+    def send(self, payloads: list[bytes], state: DeliveryState | None = None) -> None:
         """Have messages to write."""
         for payload in payloads:
-            self.sender.send(payload)
+            self.sender.send(payload, state=state)
+
+    async def declare(self) -> bytes:
+        """Declare a transaction, and return its id."""
+        self._coordinator = self._session.attach_sender(LinkTerms("work", source=Source(), target=Coordinator()))
+        await self._exchange(lambda: self._coordinator.credit > 0)
+        delivery = self._coordinator.send(Message(AmqpValue(Declare())).encode())
+        await self._exchange(lambda: delivery.remote_state is not None)
+        assert isinstance(delivery.remote_state, Declared)
+        return delivery.remote_state.txn_id
+
+    async def commit(self, txn_id: bytes) -> None:
+        """Commit a transaction."""
+        delivery = self._coordinator.send(Message(AmqpValue(Discharge(txn_id))).encode())
+        await self._exchange(lambda: delivery.remote_state is not None)
+        assert isinstance(delivery.remote_state, Accepted)
 
     async def fill(self) -> None:
         """Write the messages, and wait for their outcomes."""
@@ -158,6 +185,21 @@ async def broker_fill_annotated(peer: Peer, count: Count, payloads: list[bytes])
     await broker_fill(peer, count, payloads)
 
 
+async def broker_fill_transaction(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """All messages are sent in one transaction, which is committed."""
+    txn_id = await peer.declare()
+    peer.send(payloads, TransactionalState(txn_id))
+    count.start()
+    await peer.fill()
+    await peer.commit(txn_id)
+    count.stop()
+
+
+async def broker_drain_selector(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """A selector looks at two application properties and a field of the properties; all messages pass."""
+    await broker_drain(peer, count, payloads)
+
+
 async def broker_browse(peer: Peer, count: Count, payloads: list[bytes]) -> None:
     """The messages stay in the queue."""
     await broker_drain(peer, count, payloads)
@@ -170,7 +212,7 @@ async def broker_through_0_9_1(peer: Peer, count: Count, payloads: list[bytes]) 
 BROKER_WORKLOADS: tuple[Workload, ...] = (
     *(broker_through, broker_fill, broker_drain, broker_fill_stored, broker_drain_stored),
     *(broker_fill_ttl, broker_drain_ttl, broker_fill_expiry, broker_fill_annotated, broker_browse),
-    broker_through_0_9_1,
+    *(broker_fill_transaction, broker_drain_selector, broker_through_0_9_1),
 )
 
 FIELDS: dict[Workload, dict[str, Any]] = {
@@ -182,6 +224,14 @@ FIELDS: dict[Workload, dict[str, Any]] = {
     broker_fill_annotated: {"delivery_annotations": {"x-opt-lock-token": UUID(int=1)}, "reply_to_group_id": "g"},
 }
 """What the messages of a workload have in addition."""
+
+SOURCES: dict[Workload, Source] = {
+    broker_browse: Source("q", distribution_mode="copy"),
+    broker_drain_selector: Source(
+        "q", filter={"s": Selector("region <> 'nowhere' AND attempt < 10 AND amqp.subject LIKE 'order.%'")}
+    ),
+}
+"""What the receiver of a workload asks for, if it is more than the queue."""
 
 
 def measure_broker(workload: Workload, backend: str) -> Count:
@@ -198,7 +248,7 @@ def measure_broker(workload: Workload, backend: str) -> Count:
     async def run(store: Path | None) -> None:
         async with Broker(None, store=store, queues=["q"]) as broker:
             peer = Peer(broker, count, spoken)
-            await peer.attach(Source("q", distribution_mode="copy" if workload is broker_browse else None))
+            await peer.attach(SOURCES.get(workload, Source("q")))
             await workload(peer, count, payloads)
 
     with tempfile.TemporaryDirectory() as folder:

@@ -25,6 +25,7 @@ from ..acks import ACCEPT, DISCARD, AckBatcher, confirm
 from ..channel import BASIC
 from ..codes import Fault
 from ..message.from_basic import read_expiration, read_route
+from ..message.pass_through import pass_through
 from ..message.places import DIRECT_REPLY
 from ..wire.methods import BasicPublish, BasicReturn
 from ..wire.properties import BasicProperties
@@ -68,6 +69,7 @@ class ServerReceiver(ServerLink, PlainReceiver):
         # Number of a mandatory publish -> its route, properties, body, and the contents within it.
         self._returnable: dict[int, tuple[bytes, bytes, bytes, list[Content]]] = {}
         self._checked = b""  # the last properties with an expiration
+        self._passing = pass_through(self.engine.variant.tables)
         self._acks: AckBatcher | None = None
         self._confirmed_before = 0  # how many publishes came before confirms were asked for
         if session.confirming:
@@ -94,11 +96,14 @@ class ServerReceiver(ServerLink, PlainReceiver):
             properties, also = self._carbon_copies(properties)
         if DIRECT_REPLY.encode() in properties:
             properties = self._with_reply_to(properties)
-        payload = engine.incoming.map(self._route, properties, body, session.channel.children)
+        children = session.channel.children
+        payload = engine.incoming.map(self._route, properties, body, children)
+        if not children:
+            self._passing.keep(payload, self._route, properties, body)
         self._number = number = self._number + 1
         tag = number.to_bytes(8, "big")
         if self._mandatory:
-            self._returnable[number] = self._route, properties, body, session.channel.children
+            self._returnable[number] = self._route, properties, body, children
         delivery = RoutedDelivery(self, number, tag, payload, False)
         if also:
             exchange, _ = read_route(self._route)

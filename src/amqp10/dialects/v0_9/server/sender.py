@@ -33,6 +33,7 @@ from ....types import Symbol
 from ..._kit.links import PlainSender
 from ..channel import BASIC
 from ..codes import Fault
+from ..message.pass_through import pass_through
 from ..message.streams import stream_filters
 from ..message.to_basic import PublishTemplate, ToBasic, as_encoded_sections
 from ..states import ChannelState, LinkState, Step
@@ -296,6 +297,7 @@ class ServerSender(ServerLink, PlainSender):
         self._mapping = ToBasic(
             self.engine.variant.tables, "", queue, forwarded=True, max_payload=self.engine.max_payload
         )
+        self._passing = pass_through(self.engine.variant.tables)
         prefix = bytearray(DELIVER)
         write_shortstr(prefix, name, self.engine.variant.tables)
         self._prefix = bytes(prefix)
@@ -355,7 +357,7 @@ class ServerSender(ServerLink, PlainSender):
             raise LocalProtocolError(f"no credit on the link {self.name!r}, or not attached; or a message in parts")
         consumers, engine = self._consumers, self.engine
         try:
-            route, body = self._mapping.map(payload)
+            route, body = self._passing.find(payload, engine.max_payload) or self._mapping.map(payload)
         except EncodeError:
             route, body = as_encoded_sections(payload, engine.variant.tables)
         consumers.number = number = consumers.number + 1
