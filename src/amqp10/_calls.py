@@ -55,6 +55,37 @@ def cancelled_elsewhere(error: BaseException, *, own_task: bool = False) -> Runt
     return failure
 
 
+class FirstError:
+    """A block in each of several tasks: the first error of any of them ends all, and is raised alone in the end.
+
+    Errors that several tasks raise in one pass of the loop would leave their task group in an `ExceptionGroup`.
+    """
+
+    def __init__(self) -> None:
+        self._error: Exception | None = None
+        self._scope: anyio.CancelScope | None = None
+
+    def ends(self, scope: anyio.CancelScope) -> None:
+        """Cancel this scope, that of the task group, at the first error."""
+        self._scope = scope
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if not isinstance(exc, Exception) or self._scope is None:
+            return False
+        self._error = self._error or exc
+        self._scope.cancel()
+        return True
+
+    def throw(self) -> None:
+        """Raise the first error, if there was one; to be called behind the task group."""
+        if self._error is not None:
+            raise self._error
+
+
 def one_line(error: BaseException) -> str:
     """Return the text of an error in one line; "" if its own `__str__` raises."""
     try:

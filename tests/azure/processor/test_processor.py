@@ -546,3 +546,54 @@ async def test_a_connection_that_is_lost() -> None:
                     await handled.until(PARTITIONS)
                     proxy.cut()
                     await anyio.sleep_forever()
+
+
+async def test_handlers_that_fail_at_once() -> None:
+    """The block raises one error, though several handlers of a partition fail in one pass of the loop."""
+    waiting, fail = 0, anyio.Event()
+
+    async def handle(event: ReceivedEvent) -> None:
+        nonlocal waiting
+        waiting += 1
+        await fail.wait()
+        raise Broken(event.body.decode())
+
+    async with emulated() as hub:
+        await put(hub, 3, 0)
+        with pytest.raises(Broken):
+            async with EventProcessor(hub, handle, store=MemoryLeases(), concurrency=3, attempts=1, **QUICK):
+                await until(lambda: waiting == 3)
+                fail.set()
+                await anyio.sleep_forever()
+
+
+async def test_partitions_that_fail_at_once() -> None:
+    """So it does where handlers of several partitions do."""
+    waiting, fail = 0, anyio.Event()
+
+    async def handle(event: ReceivedEvent) -> None:
+        nonlocal waiting
+        waiting += 1
+        await fail.wait()
+        raise Broken(event.partition)
+
+    async with emulated() as hub:
+        await put(hub, 1)
+        with pytest.raises(Broken):
+            async with EventProcessor(hub, handle, store=MemoryLeases(), attempts=1, **QUICK):
+                await until(lambda: waiting == PARTITIONS)
+                fail.set()
+                await anyio.sleep_forever()
+
+
+async def test_a_group_that_a_handler_raises() -> None:
+    """It is raised as it is."""
+
+    async def handle(event: ReceivedEvent) -> None:
+        raise ExceptionGroup("both", [Broken("one"), Broken("two")])
+
+    async with emulated() as hub:
+        await put(hub, 1, 0)
+        with pytest.raises(ExceptionGroup, match="both"):
+            async with EventProcessor(hub, handle, store=MemoryLeases(), concurrency=2, attempts=1, **QUICK):
+                await anyio.sleep_forever()

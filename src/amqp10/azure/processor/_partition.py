@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import anyio
 
-from ..._calls import Ungrouped, cancelled_elsewhere, in_thread, one_line
+from ..._calls import FirstError, cancelled_elsewhere, in_thread, one_line
 from ...errors import DecodeError
 from ...net import backoff, visible
 from ..event_hubs import EventReader, OwnershipLost, ReceivedEvent
@@ -119,9 +119,10 @@ class PartitionRun:
             self._notice("handlers_cancelled", logging.WARNING, "its handlers took too long, and were cancelled")
 
     async def _read(self) -> None:
-        free = anyio.Semaphore(self._handling.concurrency)
-        with Ungrouped():
-            async with anyio.create_task_group() as tasks:
+        free, error = anyio.Semaphore(self._handling.concurrency), FirstError()
+        async with anyio.create_task_group() as tasks:
+            error.ends(tasks.cancel_scope)
+            with error:
                 while not self._stopping.is_set():
                     await free.acquire()
                     events = await self._next()
@@ -130,7 +131,8 @@ class PartitionRun:
                     if self._handling.concurrency == 1:
                         await self._handle(events, free)
                     else:
-                        tasks.start_soon(self._handle, events, free)
+                        tasks.start_soon(self._handle_beside, events, free, error)
+        error.throw()
 
     async def _next(self) -> list[ReceivedEvent]:
         """Return the next events; []: the run is stopped. Events that come later stay in the hub."""
@@ -169,6 +171,11 @@ class PartitionRun:
         self._stopping.set()
         if self._wait is not None:
             self._wait.cancel()
+
+    async def _handle_beside(self, events: list[ReceivedEvent], free: anyio.Semaphore, error: FirstError) -> None:
+        """Handle events in a task of their own."""
+        with error:
+            await self._handle(events, free)
 
     async def _handle(self, events: list[ReceivedEvent], free: anyio.Semaphore) -> None:
         """Give events to the handler, and again after each failure while attempts are left.

@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..._arguments import checked
-from ..._calls import Ungrouped
+from ..._calls import FirstError, Ungrouped
 from ..._service import Service, ServiceBlock
 from ...errors import AmqpError, StoreError
 from ...messaging import EventPosition
@@ -235,7 +235,7 @@ class EventProcessor(Service):
         self._asked_at = -math.inf  # when the hub was asked for its partitions
         self._runs: dict[str, PartitionRun] = {}
         self._ended: list[PartitionRun] = []  # runs whose checkpoints may still have to be kept
-        self._over: Exception | None = None  # why it ended by itself
+        self._error = FirstError()  # why it ended by itself
         self._not_before: dict[str, float] = {}  # when to read a partition again that another reader took
         self._interval = interval
         self._leasing = anyio.Lock()  # one task at a time decides on leases
@@ -288,6 +288,7 @@ class EventProcessor(Service):
             await self._ask_for_partitions()
             with Ungrouped():
                 async with anyio.create_task_group() as self._group:
+                    self._error.ends(self._group.cancel_scope)
                     await self._look()
                     self._group.start_soon(self._balance)
                     self._group.start_soon(self._watch_leases)
@@ -298,8 +299,7 @@ class EventProcessor(Service):
                         self._changed = anyio.Event()
                         await self._changed.wait()
                     self._group.cancel_scope.cancel()
-            if self._over is not None:
-                raise self._over
+            self._error.throw()
         finally:
             with anyio.move_on_after(_CLOSE, shield=True):
                 await self._give_all_back()
@@ -405,11 +405,9 @@ class EventProcessor(Service):
     async def _read(self, run: PartitionRun) -> None:
         """Read a partition until it is stopped, keep its checkpoint, and hand it over."""
         try:
-            await run.run()
-            await self._end(run)
-        except (AmqpError, anyio.ClosedResourceError) as error:
-            self._over = self._over or error  # all partitions end for the same reason
-            self._group.cancel_scope.cancel()
+            with self._error:
+                await run.run()
+                await self._end(run)
         finally:
             del self._runs[run.partition]
             self._ended.append(run)
