@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._queues.queue import Queue
+from amqp10.broker._queues.queue import Queue, QueueSettings
 from amqp10.broker._virtual_host_core import VirtualHostCore
 
 from ..kit.broker.controller import Controller, controller
@@ -26,7 +25,7 @@ def clock() -> Clock:
 @pytest.fixture
 def vhost(clock: Clock) -> VirtualHostCore:
     """A vhost with the usual settings."""
-    return VirtualHostCore(clock=clock, limits=Limits())
+    return VirtualHostCore(clock=clock)
 
 
 @pytest.fixture
@@ -46,8 +45,7 @@ def make_queue(clock: Clock) -> Callable[..., Queue]:
     """Makes queues with the settings that the test names; the test runs them itself."""
 
     def make(**settings: object) -> Queue:
-        settings.setdefault("limits", Limits())
-        return Queue("q", clock=clock, touch=lambda node: None, **settings)  # type: ignore[arg-type]
+        return Queue("q", QueueSettings(clock=clock, touch=lambda node: None, **settings))  # type: ignore[arg-type]
 
     return make
 

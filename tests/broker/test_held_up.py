@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.broker.azure import AzureConfig, EventHubConfig
 from amqp10.broker.azure._links import NamespaceLinks
 from amqp10.broker.azure._namespace import Namespace
@@ -24,7 +24,7 @@ from ..kit.steps import steps
 
 
 def broker() -> VirtualHostCore:
-    return VirtualHostCore(clock=lambda: 0.0, limits=Limits(credit=100_000))
+    return VirtualHostCore(VirtualHostSettings(limits=Limits(credit=100_000)), clock=lambda: 0.0)
 
 
 def filled(vhost: VirtualHostCore, name: str, count: int) -> None:

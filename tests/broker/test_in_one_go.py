@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
@@ -112,7 +111,7 @@ def test_in_one_go(dialect: str, seed: int) -> None:
     together = b"".join(one_by_one)
     results: list[Any] = []
     for portions in (one_by_one, [together], pieces(together, Random(seed))):
-        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        vhost = VirtualHostCore(clock=lambda: 0.0)
         client: Client | Client091 = Client091(vhost) if dialect == "0-9-1" else Client(vhost)
         if isinstance(client, Client):
             client.consumes()

@@ -17,10 +17,9 @@ from amqp10.broker import Broker
 from amqp10.broker._log import attempt, report
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._queues.queue import Queue
+from amqp10.broker._queues.queue import Queue, QueueSettings
 from amqp10.broker._queues.topic import Topic
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Rejected
 from amqp10.types import Symbol
 
@@ -345,7 +344,7 @@ def test_refusing_to_itself(vhost: VirtualHostCore) -> None:
 
 def test_broker_dead_letters_in_a_ring(clock: Clock) -> None:
     """The broker's own queue of dead letters may have a ring made of it, which no annotation tells."""
-    vhost = VirtualHostCore(clock=clock, limits=Limits(), dead_letter_expired=True)
+    vhost = VirtualHostCore(VirtualHostSettings(dead_letter_expired=True), clock=clock)
     queue_of(vhost, "dead-letter", max_length=0, dead_letter_exchange="", dead_letter_routing_key="one")
     queue_of(vhost, "one", message_ttl=0)
     assert fed_back(vhost, clock, lambda: UNREADABLE, hops=64) == 64
@@ -379,7 +378,7 @@ def test_a_pass_is_bounded(vhost: VirtualHostCore) -> None:
 
 def test_error_is_kept() -> None:
     """Without a quarantine a queue hides no fault: of tests that make one by itself."""
-    queue = Queue("q", clock=Clock(), limits=Limits(), touch=lambda node: None)
+    queue = Queue("q", QueueSettings(clock=Clock(), touch=lambda node: None))
     fill(queue, 1)
     with pytest.raises(Fault):
         attach(queue, Odd(1))

@@ -6,10 +6,9 @@ import pytest
 
 from amqp10.broker._errors import Refused
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._queues.topic import Topic
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.messaging import Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
@@ -60,7 +59,7 @@ class TestAddresses:
 
     def test_not_found(self, clock: Clock) -> None:
         """With `auto_create` off only what was declared is there."""
-        vhost = VirtualHostCore(clock=clock, limits=Limits(), auto_create=False)
+        vhost = VirtualHostCore(VirtualHostSettings(auto_create=False), clock=clock)
         declared = vhost.declare("q", "queue")
         assert vhost.resolve("q") is declared
         with pytest.raises(Refused) as refusal:
@@ -107,7 +106,7 @@ class TestDeadLetters:
     @pytest.mark.spec("3.4.3", "rejected increments the delivery-count of the message")
     def test_rejected_is_an_attempt(self, clock: Clock) -> None:
         """Beside those that failed before; what dies of these alone has just their count."""
-        vhost = VirtualHostCore(clock=clock, limits=Limits(), max_delivery_count=2)
+        vhost = VirtualHostCore(VirtualHostSettings(max_delivery_count=2), clock=clock)
         put(vhost, "orders", Message("rejected"))
         put(vhost, "orders", Message("failed"))
         orders = queue_of(vhost, "orders")
@@ -123,7 +122,7 @@ class TestDeadLetters:
 
     def test_nowhere_else_to_go(self, clock: Clock) -> None:
         """The dead-letter queue has no limit of attempts; what is rejected out of it is gone."""
-        vhost = VirtualHostCore(clock=clock, limits=Limits(), max_delivery_count=1)
+        vhost = VirtualHostCore(VirtualHostSettings(max_delivery_count=1), clock=clock)
         put(vhost, "orders", Message("x"))
         taker = take(vhost, "orders")
         queue_of(vhost, "orders").settle(taker.taken[0], taker, Modified(delivery_failed=True))
@@ -137,7 +136,7 @@ class TestDeadLetters:
 
     def test_switched_off(self, clock: Clock) -> None:
         """Without a dead-letter address rejected messages just end."""
-        vhost = VirtualHostCore(clock=clock, limits=Limits(), dead_letter=None)
+        vhost = VirtualHostCore(VirtualHostSettings(dead_letter=None), clock=clock)
         put(vhost, "orders", Message("x"))
         taker = take(vhost, "orders")
         queue_of(vhost, "orders").settle(taker.taken[0], taker, Rejected(None))
@@ -146,7 +145,7 @@ class TestDeadLetters:
 
     def test_expired_live_on(self, clock: Clock) -> None:
         """An expired message that is kept does not expire again."""
-        vhost = VirtualHostCore(clock=clock, limits=Limits(), dead_letter_expired=True)
+        vhost = VirtualHostCore(VirtualHostSettings(dead_letter_expired=True), clock=clock)
         put(vhost, "orders", Message("x", ttl=timedelta(seconds=5)))
         clock.now += 6
         vhost.expire()
@@ -163,7 +162,7 @@ class TestTime:
     def test_alarm_when_sooner(self, clock: Clock) -> None:
         """Whoever keeps the time is called only when the next deadline comes nearer."""
         alarms: list[float] = []
-        vhost = VirtualHostCore(clock=clock, limits=Limits(), on_alarm=lambda: alarms.append(vhost.next_expiry or 0.0))
+        vhost = VirtualHostCore(clock=clock, on_alarm=lambda: alarms.append(vhost.next_expiry or 0.0))
         for seconds in (10, 20, 5, 7):
             put(vhost, "q", Message("x", ttl=timedelta(seconds=seconds)))
         assert alarms == [1010.0, 1005.0]
@@ -180,7 +179,7 @@ class TestTime:
             return expire(queue, now)
 
         monkeypatch.setattr(Queue, "expire", counted)
-        vhost = VirtualHostCore(clock=clock, limits=Limits())
+        vhost = VirtualHostCore(clock=clock)
         for number in range(1000):
             put(vhost, f"q{number}", Message("x", ttl=timedelta(seconds=number // 2 + 1)))
             put(vhost, f"other{number}", Message("x"))
@@ -214,7 +213,7 @@ class TestTime:
 
 def test_the_queue_of_dead_letters_stays_one() -> None:
     """Nobody can make it a topic, declared or on demand, where dead letters would be lost in silence."""
-    vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits(), dead_letter="topic.dead")
+    vhost = VirtualHostCore(VirtualHostSettings(dead_letter="topic.dead"), clock=lambda: 0.0)
     with pytest.raises(Refused, match="dead letters"):
         vhost.declare("topic.dead", "topic")
     with pytest.raises(Refused, match="dead letters"):

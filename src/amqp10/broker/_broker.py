@@ -45,18 +45,18 @@ from ..net import (
 from ..sasl import SERVER_ITERATIONS, StoredKeys
 from ..types import Symbol
 from ._errors import Refused
-from ._limits import BrokerLimits
+from ._limits import BrokerLimits, check_positive
 from ._peer import PeerTerms
 from ._queues.node import Limits
 from ._serving.access import Access
 from ._serving.connections import IN_MEMORY, ConnectionManager
-from ._serving.listeners import Listeners
+from ._serving.listeners import Listeners, ListenerSettings
 from ._serving.memory import memory_streams
 from ._store.load import load
 from ._store.store import MAX_STORED, Store
 from ._tokens.rules import TokenRules
-from ._users.users import Authorize, User, may_the_same, read_users
-from ._virtual_host_core import VirtualHostCore
+from ._users.users import Authorize, User, all_users, may_the_same
+from ._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from ._virtual_hosts import USUAL, VirtualHost, store_of
 
 if TYPE_CHECKING:
@@ -265,70 +265,66 @@ class Broker:
         container_id: str | None = None,
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        context, end_point = _shown(tls) if tls is not None else (None, None)
         if websocket:
             require_wsproto()
-        check_range("port", port, 0, 65_535)
+        context, end_point = _shown(tls) if tls is not None else (None, None)
+        listening = ListenerSettings(
+            host=host,
+            port=port,
+            path=fspath(path) if path is not None else None,
+            certificate_name=certificate_name,
+            origins=frozenset(websocket_origins) if websocket else None,
+            handshake_timeout=handshake_timeout,
+        )
         check_range("scram_iterations", scram_iterations, 1)
-        for name, seconds in (("handshake_timeout", handshake_timeout), ("close_timeout", close_timeout)):
-            check_range(name, seconds, 0)
-        external = context is not None and context.verify_mode != ssl.CERT_NONE
-        if users_file is not None:
-            in_file = read_users(users_file)
-            if twice := in_file.keys() & (users or {}).keys():
-                raise ValueError(f"{users_file} and users must not both have the user {min(twice)!r}")
-            users = {**in_file, **(users or {})}
-        self._external = external if tls is not None else None
-        self._access = access = Access(users, anonymous, external, allow_insecure, authorize, scram_iterations, tokens)
+        check_range("close_timeout", close_timeout, 0)
+        self._external = context.verify_mode != ssl.CERT_NONE if context is not None else None
+        self._access = access = Access(
+            all_users(users, users_file),
+            anonymous,
+            bool(self._external),
+            allow_insecure,
+            authorize,
+            scram_iterations,
+            tokens,
+        )
         if host is not None:
             access.check_host(host)
         if store is not None and max_message_size > MAX_STORED:
             raise ValueError(f"max_message_size must be {MAX_STORED} or less with a store, not {max_message_size}")
-        self._store_path = fspath(store) if store is not None else None
-        self._stores: list[Store] = []  # while the broker runs
-        self._alarm: anyio.Event | None = None
-        self._handshake_timeout = handshake_timeout
-        self._close_timeout = close_timeout
-        limits = limits if limits is not None else BrokerLimits()
         hosts = list(dict.fromkeys(virtual_hosts))
         if USUAL not in hosts:
             shown = without_secrets(virtual_hosts)
             raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {shown}")
-        self._vhosts = {
-            name: VirtualHostCore(
-                clock=anyio.current_time,
-                limits=Limits(messages=max_queue_messages, bytes=max_queue_bytes, credit=credit),
-                auto_create=auto_create and azure is None,
-                dead_letter=dead_letter,
-                dead_letter_expired=dead_letter_expired,
-                max_delivery_count=max_delivery_count,
-                max_subscription_timeout=max_subscription_timeout,
-                transaction_timeout=transaction_timeout,
-                duplicate_ids=duplicate_ids,
-                check_user_id=check_user_id if check_user_id is not None else access.names and azure is None,
-                on_alarm=self._on_alarm,
-                peers=limits,
-            )
-            for name in hosts
-        }
-        self._vhost = self._vhosts[USUAL]
-        self._hosts = {name: VirtualHost(name, vhost) for name, vhost in self._vhosts.items()}
-        self._usual = self._hosts[USUAL]
         at_least_one = {
             "credit": credit,
             "max_message_size": max_message_size,
             "max_queue_messages": max_queue_messages,
             "max_queue_bytes": max_queue_bytes,
             "max_connections": max_connections,
-            "max_subscription_timeout": max_subscription_timeout,
-            "max_delivery_count": max_delivery_count,
-            "duplicate_ids": duplicate_ids,
         }
         for name, limit in at_least_one.items():
-            if limit is not None and limit < 1:
-                raise ValueError(f"{name} must be 1 or more, not {limit}")
-        if transaction_timeout is not None and transaction_timeout <= 0:
-            raise ValueError(f"transaction_timeout must be more than 0, or None, not {transaction_timeout}")
+            check_positive(name, limit)
+        limits = limits if limits is not None else BrokerLimits()
+        settings = VirtualHostSettings(
+            limits=Limits(messages=max_queue_messages, bytes=max_queue_bytes, credit=credit),
+            auto_create=auto_create and azure is None,
+            dead_letter=dead_letter,
+            dead_letter_expired=dead_letter_expired,
+            max_delivery_count=max_delivery_count,
+            max_subscription_timeout=max_subscription_timeout,
+            transaction_timeout=transaction_timeout,
+            duplicate_ids=duplicate_ids,
+            check_user_id=check_user_id if check_user_id is not None else access.names and azure is None,
+            peers=limits,
+        )
+        self._alarm: anyio.Event | None = None  # while the broker runs
+        self._vhosts = {
+            name: VirtualHostCore(settings, clock=anyio.current_time, on_alarm=self._on_alarm) for name in hosts
+        }
+        self._vhost = self._vhosts[USUAL]
+        self._hosts = {name: VirtualHost(name, vhost) for name, vhost in self._vhosts.items()}
+        self._usual = self._hosts[USUAL]
         try:
             self._vhost.begin_with(queues, topics, exchanges or {}, bindings)
             self._azure: AzureControls | None = None
@@ -337,23 +333,24 @@ class Broker:
                 self._azure, service = _emulation(azure, self._vhost, tokens, max_message_size)
         except Refused as error:
             raise ValueError(str(error)) from None
+        connection = ConnectionTerms(
+            container_id=container_id if container_id is not None else f"amqp10-broker-{secrets.token_hex(8)}",
+            idle_timeout=idle_timeout,
+            offered_capabilities=(
+                "ANONYMOUS-RELAY",
+                "SHARED-SUBS",
+                LINK_PAIR,
+                *((ON_DEMAND_CAPABILITY,) if settings.auto_create else ()),
+                *((DELAYED_RETRY_CAPABILITY,) if azure is None else ()),
+            ),
+            properties={Symbol("product"): "amqp10"} | {Symbol(k): v for k, v in (properties or {}).items()},
+            max_message_size=max_message_size,
+            channel_max=limits.most_sessions(azure is not None) - 1,
+            all_fields=azure is not None,
+            any_numbers=azure is not None,  # azure-servicebus for Python renews locks in several threads
+        )
         terms = PeerTerms(
-            ConnectionTerms(
-                container_id=container_id if container_id is not None else f"amqp10-broker-{secrets.token_hex(8)}",
-                idle_timeout=idle_timeout,
-                offered_capabilities=(
-                    "ANONYMOUS-RELAY",
-                    "SHARED-SUBS",
-                    LINK_PAIR,
-                    *((ON_DEMAND_CAPABILITY,) if self._vhost.auto_create else ()),
-                    *((DELAYED_RETRY_CAPABILITY,) if azure is None else ()),
-                ),
-                properties={Symbol("product"): "amqp10"} | {Symbol(k): v for k, v in (properties or {}).items()},
-                max_message_size=max_message_size,
-                channel_max=limits.most_sessions(azure is not None) - 1,
-                all_fields=azure is not None,
-                any_numbers=azure is not None,  # azure-servicebus for Python renews locks in several threads
-            ).checked(),
+            connection.checked(),
             SessionTerms(),
             max_message_size,
             access.rights_of,
@@ -366,17 +363,11 @@ class Broker:
         if not spoken:
             raise ValueError("dialects must name one or more dialects, or be None for all, not an empty sequence")
         self._door = ConnectionManager(self._vhost, access.authenticator(), terms, max_connections, spoken, limits)
-        self._entrance = Listeners(
-            self._door,
-            host,
-            port,
-            path=fspath(path) if path is not None else None,
-            tls=context,
-            end_point=end_point,
-            certificate_name=certificate_name,
-            origins=frozenset(websocket_origins) if websocket else None,
-            handshake_timeout=handshake_timeout,
-        )
+        self._entrance = Listeners(self._door, listening, context, end_point)
+        self._store_path = fspath(store) if store is not None else None
+        self._stores: list[Store] = []  # while the broker runs
+        self._handshake_timeout = handshake_timeout
+        self._close_timeout = close_timeout
         self._entered = False
         self._tasks: TaskGroup | None = None  # while the broker runs
 

@@ -230,6 +230,16 @@ def _or_half(limit: int | None, of: int) -> int:
     return limit if limit is not None else max(1, of // 2)
 
 
+def check_positive(name: str, limit: int | None) -> None:
+    """Check that a setting is at least 1, or None.
+
+    Raises:
+        ValueError: it is less than 1.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"{name} must be 1 or more, not {limit}")
+
+
 def check_key(key: str) -> None:
     """Check that a binding key is no longer than any routing key that is matched.
 

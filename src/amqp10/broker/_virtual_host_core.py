@@ -11,7 +11,8 @@ import math
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..errors import DecodeError
 from ..messaging import Error, read_properties
@@ -19,7 +20,7 @@ from ..types import Symbol, encode
 from ._address import Kind, exchange_in, is_made_up, prefixed, split_address, usual_kind
 from ._deadlines import Deadlines
 from ._errors import Refused as Refused
-from ._limits import HARD_LIMIT, LOW_WATERMARK, Account, BrokerLimits, Maker, check_count, check_name
+from ._limits import HARD_LIMIT, LOW_WATERMARK, Account, BrokerLimits, Maker, check_count, check_name, check_positive
 from ._log import report
 from ._quarantine import Quarantine
 from ._queues.arguments import Arguments, QueueDeclaration, queue_type
@@ -27,7 +28,7 @@ from ._queues.declared import DeclaredQueue
 from ._queues.duplicates import RecentIds
 from ._queues.message import EMPTY_MESSAGE, QueuedMessage
 from ._queues.node import Limits, Node, NotTaken
-from ._queues.queue import Queue
+from ._queues.queue import Queue, QueueSettings
 from ._queues.quorum import QuorumQueue
 from ._queues.stream import Retention, Stream
 from ._queues.topic import Subscription, Topic
@@ -119,6 +120,40 @@ class Journal(TopologyJournal, SubscriptionJournal, BranchJournal, Protocol):
         """Wait until everything recorded so far is on the disk."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualHostSettings:
+    """The arguments of `Broker` that each of its virtual hosts has; see there.
+
+    Attributes:
+        limits: those of each queue.
+        peers: the limits on what peers use.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    auto_create: bool = True
+    dead_letter: str | None = "dead-letter"
+    dead_letter_expired: bool = False
+    max_delivery_count: int | None = None
+    max_subscription_timeout: int | None = None
+    transaction_timeout: float | None = None
+    duplicate_ids: int | None = None
+    check_user_id: bool = False
+    peers: BrokerLimits = field(default_factory=BrokerLimits)
+
+    def __post_init__(self) -> None:
+        for name in ("max_delivery_count", "max_subscription_timeout", "duplicate_ids"):
+            check_positive(name, getattr(self, name))
+        timeout = self.transaction_timeout
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"transaction_timeout must be more than 0, or None, not {timeout}")
+
+
+_DEFAULTS: Final = VirtualHostSettings()
+
+
 class VirtualHostCore:
     """All nodes of one virtual host.
 
@@ -126,6 +161,7 @@ class VirtualHostCore:
         nodes: the nodes by name.
         topology: the exchanges and their bindings.
         auto_create: whether nodes are created on demand.
+        queue_settings: what its queues have in common.
         check_user_id: whether messages with another user's user-id are refused.
         unroutable: messages that reached no node and were sent settled, so that their senders could not be told;
             malformed ones included.
@@ -147,21 +183,12 @@ class VirtualHostCore:
 
     def __init__(
         self,
+        settings: VirtualHostSettings = _DEFAULTS,
         *,
         clock: Clock,
-        limits: Limits,
-        auto_create: bool = True,
-        dead_letter: str | None = "dead-letter",
-        dead_letter_expired: bool = False,
-        max_delivery_count: int | None = None,
-        max_subscription_timeout: int | None = None,
-        transaction_timeout: float | None = None,
-        duplicate_ids: int | None = None,
-        check_user_id: bool = False,
         on_alarm: Callable[[], None] = lambda: None,
-        peers: BrokerLimits | None = None,
     ) -> None:
-        self.peers: BrokerLimits = peers if peers is not None else BrokerLimits()
+        self.peers: BrokerLimits = settings.peers
         self.maker: Maker | None = None
         self.held: int = 0
         self.partial: int = 0
@@ -174,27 +201,37 @@ class VirtualHostCore:
         self.nodes: dict[str, Node] = {}
         self.unroutable = 0
         self.blocked: str | None = None
-        self.limits = limits
+        self.limits: Limits = settings.limits
         self.next_expiry: float | None = None
         self._on_alarm = on_alarm
         self.clock = clock
-        self.auto_create = auto_create
-        self.check_user_id = check_user_id
+        self.auto_create: bool = settings.auto_create
+        self.check_user_id: bool = settings.check_user_id
         self.topology: Topology = Topology(self.nodes)
         self.quarantine: Quarantine = Quarantine(self._release)
-        self._dead_letters = DeadLetters(dead_letter, self.topology, lambda name: self.declare(name, "queue"))
-        self._dead_letter_name = dead_letter
-        self._dead_letter_expired = dead_letter_expired
-        self._max_delivery_count = max_delivery_count
-        self._duplicate_ids = duplicate_ids
+        self._dead_letter_name = settings.dead_letter
+        dead_letters = DeadLetters(settings.dead_letter, self.topology, lambda name: self.declare(name, "queue"))
+        self._duplicate_ids = settings.duplicate_ids
+        self.queue_settings: QueueSettings = QueueSettings(
+            clock=clock,
+            limits=settings.limits,
+            touch=self.touch,
+            alarm=self.alarm,
+            set_aside=self._set_aside,
+            dead_letter=dead_letters.take,
+            dead_letter_expired=settings.dead_letter_expired,
+            max_delivery_count=settings.max_delivery_count,
+        )
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
         self._deadlines: Deadlines[Timed] = Deadlines()
-        self.subscriptions: Subscriptions = Subscriptions(clock, self.alarm, max_subscription_timeout)
+        self.subscriptions: Subscriptions = Subscriptions(clock, self.alarm, settings.max_subscription_timeout)
         self.links: ResumableLinks = ResumableLinks(clock, self.alarm, self.peers.kept_links)
         self.sessions: ResumableSessions = ResumableSessions(clock, self.alarm)
         self.prepared: PreparedBranches = PreparedBranches()
-        self.transactions: OpenTransactions = OpenTransactions(clock, self.alarm, self.quarantine, transaction_timeout)
+        self.transactions: OpenTransactions = OpenTransactions(
+            clock, self.alarm, self.quarantine, settings.transaction_timeout
+        )
         self.store: Journal | None = None
         self._queues: dict[Queue, None] = {}  # subscriptions included
         self.name_space: NameSpace | None = None
@@ -264,13 +301,13 @@ class VirtualHostCore:
             Refused: its arguments are invalid, or there are too many nodes.
         """
         self.make_room(name)
-        settings = self._queue_settings(name)
+        settings = self._settings_of(name)
         if queue_type(terms.arguments) == "stream":
-            queue: Queue = Stream(name, terms, Retention.read(terms), **settings)
+            queue: Queue = Stream(name, settings, terms, Retention.read(terms))
         else:
             arguments = Arguments.read(terms.arguments)
             kind = QuorumQueue if queue_type(terms.arguments) == "quorum" else DeclaredQueue
-            queue = kind(name, terms, arguments, owner=owner, ended=self.delete, **settings)
+            queue = kind(name, settings, terms, arguments, owner=owner, ended=self.delete)
         self._queues[queue] = None
         self._add(queue)
         if self.store is not None and terms.durable and not terms.exclusive:
@@ -458,7 +495,7 @@ class VirtualHostCore:
         node.delete(Error(Symbol("amqp:resource-deleted"), f"{node.name!r} was deleted"))
 
     def _make_queue(self, name: str, *, temporary: bool = False) -> Queue:
-        queue = Queue(name, temporary=temporary, **self._queue_settings(name))
+        queue = Queue(name, self._settings_of(name), temporary=temporary)
         self._queues[queue] = None
         return queue
 
@@ -471,7 +508,7 @@ class VirtualHostCore:
 
     def _make_subscription(self, topic: Topic) -> Subscription:
         name = f"{topic.name}#{next(self._numbers)}"
-        subscription = Subscription(name, topic, self._end_subscription, **self._queue_settings(name))
+        subscription = Subscription(name, self.queue_settings, topic, self._end_subscription)
         self._queues[subscription] = None
         self._made(subscription)
         return subscription
@@ -488,18 +525,10 @@ class VirtualHostCore:
         if subscription.journal is not None:
             subscription.journal.drop()
 
-    def _queue_settings(self, name: str) -> dict[str, Any]:
-        return {
-            "clock": self.clock,
-            "limits": self.limits,
-            "touch": self.touch,
-            "alarm": self.alarm,
-            "set_aside": self._set_aside,
-            "dead_letter": self._dead_letters.take,
-            "dead_letter_expired": self._dead_letter_expired,
-            # The dead-letter queue has no limit, because its messages have nowhere else to go.
-            "max_delivery_count": self._max_delivery_count if name != self._dead_letter_name else None,
-        }
+    def _settings_of(self, name: str) -> QueueSettings:
+        # The dead-letter queue has no limit of failed attempts, because its messages have nowhere else to go.
+        settings = self.queue_settings
+        return replace(settings, max_delivery_count=None) if name == self._dead_letter_name else settings
 
     def durability(self, terminus: Source | Target, *, subscription: bool, resumable: bool) -> TerminusDurability:
         """Return what of a terminus survives the broker (§3.5.5): what its peer asked for, if a store keeps it.

@@ -15,7 +15,8 @@ import anyio
 import click
 from click.core import ParameterSource
 
-from ..broker import Broker, BrokerLimits, TokenRules, read_config, read_users
+from ..broker import Broker, BrokerLimits, TokenRules, read_config
+from ..broker.internals import all_users
 from ..engine import dialect_names
 from ..net import TLS, is_loopback, visible
 from ._lines import LogFormat, log_format_option, log_to_stderr
@@ -36,21 +37,6 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
     return users
 
 
-def users_now(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the users in a broker's arguments, and those now in its users file.
-
-    Raises:
-        OSError, ValueError: the file cannot be read, or has a user that is also given elsewhere.
-    """
-    users = dict(settings.get("users") or {})
-    if settings.get("users_file"):
-        in_file = read_users(settings["users_file"])
-        if twice := in_file.keys() & users.keys():
-            raise ValueError(f"{settings['users_file']}: the user {min(twice)!r} is given elsewhere, too")
-        users |= in_file
-    return users
-
-
 async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Callable[[], Mapping[str, Any]]) -> None:
     """Reload users and certificates on each SIGHUP; on an error, keep the old ones.
 
@@ -65,7 +51,8 @@ async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Cal
         async for _ in signals:
             try:
                 settings = again()
-                users, tls = users_now(settings), settings.get("tls")
+                users = all_users(settings.get("users"), settings.get("users_file")) or {}
+                tls = settings.get("tls")
                 if users and not has_users:
                     raise ValueError("this broker was made without users: restart it with users")
                 if tls is not None:

@@ -10,7 +10,7 @@ from amqp10 import Connection, LinkDetached, MessageRejected, MessageReleased
 from amqp10.broker import Broker
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import Event, LinkAttached, OutcomesReceived, OutgoingDelivery, SenderLink
 from amqp10.messaging import (
     ACCEPTED,
@@ -276,7 +276,7 @@ def test_in_a_transaction(wire: Wire, vhost: VirtualHostCore) -> None:
 
 def test_room(clock: Clock) -> None:
     """Senders to an exchange are held back by the fullest queue that they reach, until it has room."""
-    vhost = VirtualHostCore(clock=clock, limits=Limits(messages=10, credit=8))
+    vhost = VirtualHostCore(VirtualHostSettings(limits=Limits(messages=10, credit=8)), clock=clock)
     topology = vhost.topology
     for name in ("one", "two"):
         topology.bind(topology.find("amq.fanout"), vhost.declare(name, "queue"), "")

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import SenderLink, dialect_names
 from amqp10.messaging import (
     ACCEPTED,
@@ -57,11 +56,10 @@ class Scene:
     def __init__(self, *, dead_letter_expired: bool = False, duplicate_ids: int | None = None) -> None:
         self.now = 1000.0
         self.vhost = VirtualHostCore(
+            VirtualHostSettings(
+                dead_letter_expired=dead_letter_expired, duplicate_ids=duplicate_ids, max_delivery_count=3
+            ),
             clock=lambda: self.now,
-            limits=Limits(),
-            dead_letter_expired=dead_letter_expired,
-            duplicate_ids=duplicate_ids,
-            max_delivery_count=3,
         )
         self.sends_to: str | Target = "q"
         self.receives_from = "q"

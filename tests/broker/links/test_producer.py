@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     OutcomesReceived,
 )
@@ -113,7 +113,7 @@ class TestSending:
 
     def test_full_queue(self, clock: Clock) -> None:
         """Credit ends with the room, and comes back with it; nothing is lost."""
-        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=10)))
+        wire = Wire(VirtualHostCore(VirtualHostSettings(limits=Limits(messages=10)), clock=clock))
         sender = wire.send_to("q")
         assert sender.credit == 10
         for number in range(10):
@@ -140,7 +140,7 @@ class TestAnonymous:
 
     def test_nowhere(self, clock: Clock) -> None:
         """What has no way is rejected; what was sent settled is counted."""
-        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(), auto_create=False))
+        wire = Wire(VirtualHostCore(VirtualHostSettings(auto_create=False), clock=clock))
         link = wire.send_to(Target(), settle_mode="mixed")
         unknown = link.send(Message("x", to="nowhere").encode())
         without = link.send(Message("x").encode())
@@ -156,7 +156,7 @@ class TestAnonymous:
 
     def test_sender_that_takes_no_rejection(self, clock: Clock) -> None:
         """A sender that does not take rejected is detached instead, with the reason."""
-        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(), auto_create=False))
+        wire = Wire(VirtualHostCore(VirtualHostSettings(auto_create=False), clock=clock))
         link = wire.send_to(Target(), source=Source(outcomes=("amqp:accepted:list",)))
         link.send(Message("x", to="nowhere").encode())
         wire.turn()
@@ -165,7 +165,7 @@ class TestAnonymous:
 
     def test_full_queue(self, clock: Clock) -> None:
         """A full queue holds the anonymous sender up as it does any other, until it has room."""
-        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=10, credit=20)))
+        wire = Wire(VirtualHostCore(VirtualHostSettings(limits=Limits(messages=10, credit=20)), clock=clock))
         link = wire.send_to(Target())
         assert link.credit == 20
         for number in range(12):
@@ -183,7 +183,7 @@ class TestAnonymous:
 
     def test_leaves_when_there_is_room(self, clock: Clock) -> None:
         """It is a producer of the node only while room is short there."""
-        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=100, credit=10)))
+        wire = Wire(VirtualHostCore(VirtualHostSettings(limits=Limits(messages=100, credit=10)), clock=clock))
         link = wire.send_to(Target())
         for _ in range(10):
             while link.credit:
@@ -199,7 +199,7 @@ class TestAnonymous:
 
     def test_node_deleted_while_full(self, clock: Clock) -> None:
         """When the node that held it up is deleted, it goes on for other nodes."""
-        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=10, credit=20)))
+        wire = Wire(VirtualHostCore(VirtualHostSettings(limits=Limits(messages=10, credit=20)), clock=clock))
         inbox = wire.receive_from(Source(dynamic=True), name="inbox")
         assert inbox.remote is not None
         assert inbox.remote.source is not None

@@ -14,7 +14,7 @@ from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import LinkTerms, ReceiverLink, SessionTerms
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, Target
 
@@ -41,7 +41,7 @@ def payload(chance: Random, number: int) -> bytes:
 def life(seed: int, mode: str, *, browse: bool = False) -> list[Any]:
     """What the broker says in a random life of a queue, pass by pass, and what the queue counts in the end."""
     chance, clock = Random(seed), Clock()
-    vhost = VirtualHostCore(clock=clock, limits=Limits(credit=100_000))
+    vhost = VirtualHostCore(VirtualHostSettings(limits=Limits(credit=100_000)), clock=clock)
     sender, frame = Wire(vhost), chance.choice((512, 65_536))
     terms = SessionTerms(incoming_window=chance.choice((3, 20, 2048)))
     takers = [Wire(vhost, max_frame_size=frame, session=terms) for _ in range(2)]
@@ -140,7 +140,7 @@ def test_browsers_as_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int, mode
 
 def test_a_browser_cannot_take_a_run(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The messages stay for consumers; the browser goes on with the next ones."""
-    wire = Wire(VirtualHostCore(clock=Clock(), limits=Limits()))
+    wire = Wire(VirtualHostCore(clock=Clock()))
     to = wire.send_to("q")
     browser = wire.receive_from(Source("q", distribution_mode="copy"), credit=10)
     with monkeypatch.context() as patched:
@@ -157,7 +157,7 @@ def test_a_browser_cannot_take_a_run(monkeypatch: pytest.MonkeyPatch, caplog: py
 
 def test_looks_at_the_output() -> None:
     """A peer that does not read gets one run, of 64 KiB at most, and no more until its output has room."""
-    vhost = VirtualHostCore(clock=Clock(), limits=Limits())
+    vhost = VirtualHostCore(clock=Clock())
 
     class Slow(Wire):
         def blocked(self) -> bool:
@@ -180,7 +180,7 @@ def several(
     granted: list[int], count: int, vhost: VirtualHostCore | None = None
 ) -> tuple[list[Wire], list[ReceiverLink]]:
     """Receivers on connections of their own, and durable messages that came when each had its credit."""
-    vhost = vhost or VirtualHostCore(clock=Clock(), limits=Limits())
+    vhost = vhost or VirtualHostCore(clock=Clock())
     sender = Wire(vhost)
     to, takers = sender.send_to("q"), [Wire(vhost) for _ in granted]
     links = [
@@ -242,7 +242,7 @@ def test_one_closes_in_the_middle_of_a_run() -> None:
 def test_some_expire_in_the_middle_of_a_run() -> None:
     """They become dead letters and leave no gap; the others say what is left of their ttl."""
     clock = Clock()
-    vhost = VirtualHostCore(clock=clock, limits=Limits(), dead_letter_expired=True)
+    vhost = VirtualHostCore(VirtualHostSettings(dead_letter_expired=True), clock=clock)
     wire = Wire(vhost)
     to = wire.send_to("q")
     for number in range(60):
@@ -271,7 +271,7 @@ def test_some_expire_in_the_middle_of_a_run() -> None:
 
 def test_one_drains() -> None:
     """It gets its turns, and then its credit is gone; the other's is not."""
-    wire = Wire(VirtualHostCore(clock=Clock(), limits=Limits()))
+    wire = Wire(VirtualHostCore(clock=Clock()))
     to, links = wire.send_to("q"), [wire.receive_from("q", name=name) for name in "ab"]
     for number in range(6):
         to.send(Message(number).encode())
@@ -306,7 +306,7 @@ def test_killed_between_two_writes(tmp_path: Path, writes: int) -> None:
     path = str(tmp_path / "store")
 
     def begun() -> tuple[VirtualHostCore, Store]:
-        vhost = VirtualHostCore(clock=clock, limits=Limits())
+        vhost = VirtualHostCore(clock=clock)
         store = Store(path, clock, clock)
         load(store, vhost, clock)
         return vhost, store

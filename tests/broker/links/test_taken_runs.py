@@ -14,7 +14,7 @@ from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import LinkEnded, OutcomesReceived
 from amqp10.messaging import Message
 
@@ -45,7 +45,7 @@ def payload(chance: Random, number: int) -> bytes:
 def life(seed: int, path: Path, room: float) -> list[Any]:
     """What senders are told in a random life of a queue, and what is in the queue, in the store, and counted."""
     chance, clock = Random(seed), Clock()
-    vhost = VirtualHostCore(clock=clock, limits=Limits(credit=100_000), peers=BrokerLimits())
+    vhost = VirtualHostCore(VirtualHostSettings(limits=Limits(credit=100_000), peers=BrokerLimits()), clock=clock)
     store = Store(str(path / "store"), clock, clock)
     load(store, vhost, clock)
     store._largest = room

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from amqp10 import Connection, DecodeError, LinkDetached, Message, MessageRejected, Rejected, SessionEnded
 from amqp10.broker import Broker
 from amqp10.broker._links.user_id import check_user_id
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.dialects.fast.wire.values import write_table
 from amqp10.engine import dialect_names
 from amqp10.messaging import AmqpValue, Target
@@ -223,7 +222,7 @@ def test_formats() -> None:
 
 def test_formats_are_refused() -> None:
     """A sender's message-format, or order of sections, does not get a forged user-id past the broker."""
-    wire = Wire(VirtualHostCore(clock=lambda: 0.0, limits=Limits(), check_user_id=True))
+    wire = Wire(VirtualHostCore(VirtualHostSettings(check_user_id=True), clock=lambda: 0.0))
     for address in ("q", None):
         link = wire.send_to(Target(address=address))
         for payload, message_format in ((CLAIM + BODY, 1), (BODY + CLAIM, 0), (NOTHING + BODY + CLAIM, 0)):

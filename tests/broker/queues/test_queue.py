@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._queues.queue import Queue
+from amqp10.broker._queues.queue import Queue, QueueSettings
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
@@ -422,7 +421,7 @@ class TestTime:
 def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
     """Whatever consumers do, each message is waiting, held by one consumer, or gone for a reason that was counted."""
     graves, clock = Graves(), Clock()
-    queue = Queue("q", clock=clock, limits=Limits(), touch=lambda node: None, dead_letter=graves.bury)
+    queue = Queue("q", QueueSettings(clock=clock, touch=lambda node: None, dead_letter=graves.bury))
     takers: list[Taker] = []
     held: dict[int, list[tuple[Taker, QueuedMessage]]] = {}
     put = accepted = 0

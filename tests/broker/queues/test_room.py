@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._queues.queue import Queue
+from amqp10.broker._queues.queue import Queue, QueueSettings
 from amqp10.messaging import ACCEPTED, Modified
 
 from ...kit.broker.queue_doubles import Giver, Taker, attach, entry, more
@@ -70,7 +70,9 @@ class TestRoom:
         """Whatever producers do, the limit holds but for one message each, and no producer starves with room free."""
         limit = data.draw(st.integers(1, 50))
         window = data.draw(st.integers(1, 30))
-        queue = Queue("q", clock=lambda: 0.0, touch=lambda node: None, limits=Limits(messages=limit, credit=window))
+        queue = Queue(
+            "q", QueueSettings(clock=lambda: 0.0, touch=lambda node: None, limits=Limits(messages=limit, credit=window))
+        )
         givers = [Giver() for _ in range(data.draw(st.integers(1, 8)))]
         taker = Taker(0, settles=True)
         queue.add_consumer(taker)

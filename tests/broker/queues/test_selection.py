@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from amqp10 import Message, Selector, Source, StreamOffset
 from amqp10.broker import Broker
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._queues.queue import Queue
+from amqp10.broker._queues.queue import Queue, QueueSettings
 from amqp10.broker._queues.selection import MAX_LOOKED_AT, Filtering
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 
@@ -174,7 +173,7 @@ def test_nothing_of_the_dead_is_kept(make_queue: Make) -> None:
 def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
     """Whatever consumers do: each message is in one place, went to whom it was for, and nobody waits for nothing."""
     clock = Clock()
-    queue = Queue("q", clock=clock, limits=Limits(), touch=lambda node: None)
+    queue = Queue("q", QueueSettings(clock=clock, touch=lambda node: None))
     takers: list[Taker] = []
     put = accepted = 0
     outcomes = st.sampled_from([ACCEPTED, RELEASED, NOT_HERE, Rejected(None), None])
@@ -236,10 +235,7 @@ def test_a_pass_is_bounded(cost: int) -> None:
     clock, alarms = Clock(), list[float]()
     queue = Queue(
         "q",
-        clock=clock,
-        limits=Limits(),
-        touch=lambda node: None,
-        alarm=lambda queue, deadline: alarms.append(deadline),
+        QueueSettings(clock=clock, touch=lambda node: None, alarm=lambda queue, deadline: alarms.append(deadline)),
     )
     none, browser, every = Sieve(1000, cost), Sieve(1001, cost), Taker(1)
     fill(queue, *(number % 100 + 1 for number in range(3 * MAX_LOOKED_AT)))

@@ -13,6 +13,7 @@ from amqp10.broker._errors import Refused
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
+from amqp10.broker._queues.queue import QueueSettings
 from amqp10.broker._queues.selection import Filtering
 from amqp10.broker._queues.stream import Retention, Stream
 from amqp10.broker._queues.stream_offsets import StreamPosition
@@ -36,8 +37,8 @@ def make(clock: Clock) -> Make:
     """Makes streams of a retention; the time of day is that of the test's clock."""
 
     def make(*, limits: Limits | None = None, **retention: Any) -> Stream:
-        settings = {"clock": clock, "limits": limits or Limits(), "touch": lambda node: None}
-        return Stream("s", QueueDeclaration(), Retention(**retention), wall=clock, **settings)
+        settings = QueueSettings(clock=clock, limits=limits or Limits(), touch=lambda node: None)
+        return Stream("s", settings, QueueDeclaration(), Retention(**retention), wall=clock)
 
     return make
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.selection import Filtering
 from amqp10.broker._queues.topic import Subscription, Topic
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.messaging import ACCEPTED, Modified
 
 from ...kit.broker.queue_doubles import Giver, Taker, entry
@@ -84,7 +84,7 @@ def test_ends_with_the_link(vhost: VirtualHostCore) -> None:
 
 def test_slowest_subscriber_sets_the_pace(clock: Clock) -> None:
     """A full subscription stops the producers, and nothing is dropped; they go on when it has room or is gone."""
-    vhost = VirtualHostCore(clock=clock, limits=Limits(messages=10))
+    vhost = VirtualHostCore(VirtualHostSettings(limits=Limits(messages=10)), clock=clock)
     topic, quick, slow, giver = topic_of(vhost), Taker(1000, settles=True), Taker(0, settles=True), Giver()
     subscribe(topic, quick)
     subscription = subscribe(topic, slow)

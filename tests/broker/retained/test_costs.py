@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import SessionTerms
 from amqp10.messaging import Source, Target
@@ -59,7 +58,7 @@ def test_an_end_costs_the_same(leave: Callable[[Wire, int], None], end: Callable
     """With four times as much left by another connection."""
 
     def cost(count: int) -> int:
-        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        vhost = VirtualHostCore(clock=lambda: 0.0)
         leave(Wire(vhost), count)
         other = Wire(vhost)
         return steps(lambda: end(other))
@@ -72,7 +71,7 @@ def test_a_session_that_can_be_resumed_costs_the_same() -> None:
     """With four times as many left by another connection."""
 
     def cost(count: int) -> int:
-        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        vhost = VirtualHostCore(clock=lambda: 0.0)
         sessions(Wire(vhost), count)
         other = Wire(vhost, "0-10", session=SessionTerms(timeout=100))
 

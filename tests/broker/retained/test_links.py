@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._retained.links import LinkJournal, ResumableLink
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     DeliveriesResumed,
     DeliveriesUnresumed,
@@ -268,7 +267,7 @@ def test_answers(vhost: VirtualHostCore, clock: Clock) -> None:
         terminus = link.remote.target if link.is_sender else link.remote.source
         assert isinstance(terminus, Source | Target)
         assert (terminus.expiry_policy, terminus.timeout) == ("connection-close", 60)
-    wire = Wire(VirtualHostCore(clock=clock, limits=Limits(), max_subscription_timeout=5))
+    wire = Wire(VirtualHostCore(VirtualHostSettings(max_subscription_timeout=5), clock=clock))
     link = sender(wire)
     assert link.remote is not None
     assert isinstance(link.remote.target, Target)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp10.broker._errors import Refused
-from amqp10.broker._queues.node import Limits, Node
+from amqp10.broker._queues.node import Node
 from amqp10.broker._routing.exchanges import Exchange
 from amqp10.broker._routing.routes import MAX_KNOWN, RememberedRoutes
 from amqp10.broker._routing.topology import Topology
@@ -25,7 +25,7 @@ PLAIN = Message(b"x").encode()
 
 def make_vhost() -> VirtualHostCore:
     """A vhost of its own, for tests that Hypothesis repeats."""
-    return VirtualHostCore(clock=Clock(), limits=Limits())
+    return VirtualHostCore(clock=Clock())
 
 
 def names(nodes: tuple[Node, ...]) -> list[str]:

@@ -20,7 +20,7 @@ from amqp10 import Connection
 from amqp10.broker import Broker, BrokerLimits
 from amqp10.broker._queues.node import Limits as NodeLimits
 from amqp10.broker._serving.handshakes import most_sockets
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     ConnectionTerms,
     Event,
@@ -305,7 +305,7 @@ class TestCounts:
     def test_what_sessions_and_maps_say(self, by_user: bool) -> None:
         """They count with the links; a session that says too much is ended, and what ended is free."""
         limits = BrokerLimits(link_octets=1600, link_octets_by_user=1000 if by_user else None)
-        vhost = VirtualHostCore(clock=lambda: 0.0, limits=NodeLimits(), peers=limits)
+        vhost = VirtualHostCore(VirtualHostSettings(limits=NodeLimits(), peers=limits), clock=lambda: 0.0)
         served, client = Served("1.0", vhost), dialect("1.0").client(ConnectionTerms("c"), None, True)
         if by_user:
             served.engine.identity = "ann"

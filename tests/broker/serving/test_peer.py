@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     ConnectionEnded,
     LinkEnded,
@@ -135,7 +134,7 @@ class TestAnswers:
 
     def test_unknown_address(self, clock: Clock) -> None:
         """With nothing made on demand an unknown address is refused in both directions."""
-        wire = Wire(VirtualHostCore(clock=clock, limits=Limits(), auto_create=False))
+        wire = Wire(VirtualHostCore(VirtualHostSettings(auto_create=False), clock=clock))
         wire.send_to("nowhere")
         assert wire.refusal().condition == "amqp:not-found"
         wire.receive_from("nowhere")

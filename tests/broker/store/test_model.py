@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from amqp10.broker._errors import Refused
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits, QueueFull
+from amqp10.broker._queues.node import QueueFull
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.errors import DecodeError
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, TransactionalState
 from amqp10.types import Symbol, Timestamp
@@ -62,7 +62,7 @@ class World:
         self.begin()
 
     def begin(self) -> None:
-        self.vhost = VirtualHostCore(clock=self.clock, limits=Limits(), max_delivery_count=4)
+        self.vhost = VirtualHostCore(VirtualHostSettings(max_delivery_count=4), clock=self.clock)
         self.store = Store(self.path, self.clock, self.clock)
         load(self.store, self.vhost, self.clock)
         self.takers = {name: Taker() for name in NAMES}
@@ -242,7 +242,7 @@ class AnyWorld:
 
     def begin(self) -> None:
         self.vhost = VirtualHostCore(
-            clock=self.clock, limits=Limits(), max_delivery_count=3, dead_letter_expired=True, duplicate_ids=5
+            VirtualHostSettings(max_delivery_count=3, dead_letter_expired=True, duplicate_ids=5), clock=self.clock
         )
         topology = self.vhost.topology
         self.vhost.begin_with(["sink"], [], {}, [("amq.fanout", "", "sink")])

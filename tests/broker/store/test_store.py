@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
 from amqp10.broker._virtual_host_core import VirtualHostCore
@@ -64,7 +63,7 @@ def test_another_kind_was_declared(begin: Begin, tmp_path: Path, clock: Clock) -
     life.queue()
     life.store.commit()
     life.store.file.close()
-    vhost = VirtualHostCore(clock=clock, limits=Limits())
+    vhost = VirtualHostCore(clock=clock)
     vhost.declare("q", "topic")
     store = Store(str(tmp_path / "store"), clock)
     with pytest.raises(StoreError, match="'q' is not a queue"):
@@ -75,7 +74,7 @@ def test_another_kind_was_declared(begin: Begin, tmp_path: Path, clock: Clock) -
 def test_declared_before(begin: Begin, tmp_path: Path, clock: Clock) -> None:
     """What was declared before the store was opened is kept, too."""
     begin().store.file.close()
-    vhost = VirtualHostCore(clock=clock, limits=Limits())
+    vhost = VirtualHostCore(clock=clock)
     vhost.declare("early", "queue")
     store = Store(str(tmp_path / "store"), clock)
     load(store, vhost)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
@@ -100,7 +99,7 @@ def test_named_by_the_program_too(begin: Begin) -> None:
     life.store.commit()
     path = life.store.path
     life.store.file.close()
-    vhost = type(life.vhost)(clock=life.clock, limits=life.vhost.limits)
+    vhost = type(life.vhost)(clock=life.clock)
     vhost.declare("q", "queue")
     store = Store(path, life.clock, life.wall)
     load(store, vhost, life.wall)
@@ -136,7 +135,7 @@ def test_bindings_that_the_program_adds(tmp_path: Path, clock: Clock, arguments:
     """A binding that the program names since the first run is there in the next, and in those without it."""
 
     def run(*bindings: tuple[str, str, str]) -> list[list[str]]:
-        vhost = VirtualHostCore(clock=clock, limits=Limits())
+        vhost = VirtualHostCore(clock=clock)
         vhost.begin_with({"q": arguments or {}}, [], {"e": "direct"}, bindings)
         store = Store(str(tmp_path / "store"), clock)
         load(store, vhost)
@@ -159,7 +158,7 @@ def test_bindings_to_a_queue_that_a_peer_declared(begin: Begin, tmp_path: Path, 
     life.put(1, name="q")
     life.store.commit()
     life.store.file.close()
-    vhost = VirtualHostCore(clock=clock, limits=Limits())
+    vhost = VirtualHostCore(clock=clock)
     vhost.begin_with(["q"], [], {"e": "direct"}, [("e", "b", "q")])
     store = Store(str(tmp_path / "store"), clock)
     load(store, vhost)

@@ -9,7 +9,7 @@ import pytest
 
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     LinkTerms,
     OutcomesReceived,
@@ -182,7 +182,7 @@ def test_the_senders_link_ends(wire: Wire, control: Controller) -> None:
 @pytest.mark.parametrize("address", ["q", "topic.t"])
 def test_room_is_reserved(clock: Clock, address: str) -> None:
     """What open transactions hold counts as held; a commit drops nothing, a rollback gives the room back."""
-    wire = Wire(VirtualHostCore(clock=clock, limits=Limits(messages=10, credit=5)))
+    wire = Wire(VirtualHostCore(VirtualHostSettings(limits=Limits(messages=10, credit=5)), clock=clock))
     control = controller(wire)
     receiver = wire.receive_from(address)
     sender = wire.send_to(address)

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from amqp10.broker import Broker
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.errors import TransactionRolledBack
 from amqp10.messaging import ACCEPTED, Declare, Rejected, TransactionalState
 
@@ -22,7 +21,7 @@ TIMEOUT = "amqp:transaction:timeout"
 @pytest.fixture
 def vhost(clock: Clock) -> VirtualHostCore:
     """A vhost whose transactions have 60 seconds."""
-    return VirtualHostCore(clock=clock, limits=Limits(), transaction_timeout=60)
+    return VirtualHostCore(VirtualHostSettings(transaction_timeout=60), clock=clock)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import pytest
 
 from amqp10._http import MAX_BODY_SIZE, MAX_HEAD_SIZE, HTTPRequest
 from amqp10.broker import Broker, SasRule, TokenRules
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.broker.azure import AzureConfig, TopicConfig
 from amqp10.broker.azure._administration.administration import Administration
@@ -30,7 +29,7 @@ def queue_entry(settings: str = "") -> bytes:
 @pytest.fixture
 def administration() -> Administration:
     config = AzureConfig(["orders"], [TopicConfig("events", ["all"])])
-    return Administration(Namespace(config, VirtualHostCore(clock=lambda: 0.0, limits=Limits())), None)
+    return Administration(Namespace(config, VirtualHostCore(clock=lambda: 0.0)), None)
 
 
 def ask(administration: Administration, method: str, target: str, body: bytes = b"", **headers: str) -> tuple[int, str]:

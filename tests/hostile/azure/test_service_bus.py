@@ -14,7 +14,6 @@ import pytest
 
 from amqp10.broker._limits import BrokerLimits
 from amqp10.broker._queues.duplicates import remembered
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._requests.answers import MAX_OCTETS
 from amqp10.broker._users.users import Rights
 from amqp10.broker._virtual_host_core import VirtualHostCore
@@ -354,7 +353,7 @@ class TestTopics:
             ],
             duplicate_window=60.0,
         )
-        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        vhost = VirtualHostCore(clock=lambda: 0.0)
         namespace = Namespace(AzureConfig(["orders"], [topic], clock=lambda: NOON), vhost)
         return lambda: Wire(vhost, service=partial(NamespaceLinks, namespace, 1_000_000))
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from amqp10.broker import SasRule, TokenRules
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._tokens.grants import PeerTokens
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import ConnectionEnded, LinkTerms, ReceiverLink, SenderLink
@@ -56,7 +55,7 @@ class Peer:
         else:
             tokens = PeerTokens(TokenRules([SasRule("policy", KEY)]))
             tokens.put("sb://ns/", SasKey("policy", KEY).sign("sb://ns/", int(time.time()) + 900).value)
-            vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+            vhost = VirtualHostCore(clock=lambda: 0.0)
             self._wire = Wire(vhost, tokens=tokens if number % 4 else None)
         paired = {Symbol("paired"): True}
         me, node = Source("$me"), Source("/management")
@@ -150,7 +149,7 @@ def test_any_value() -> None:
 
 def test_annotations_under_keys_of_any_type() -> None:
     """A peer whose modified outcome has a key that is neither symbol nor ulong is closed; the message waits again."""
-    wire = Wire(VirtualHostCore(clock=lambda: 0.0, limits=Limits()))
+    wire = Wire(VirtualHostCore(clock=lambda: 0.0))
     wire.send_to("q").send(Message(b"m").encode())
     link = wire.receive_from("q", credit=1)
     wire.turn()

@@ -29,7 +29,6 @@ from amqp10 import (
 )
 from amqp10.amqp091 import Native
 from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._serving.memory import memory_streams
 from amqp10.broker._tokens.grants import PeerTokens
 from amqp10.broker._virtual_host_core import VirtualHostCore
@@ -65,7 +64,7 @@ class Putting(Wire):
     """A peer of a broker that takes tokens, and its links to `$cbs`."""
 
     def __init__(self) -> None:
-        vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+        vhost = VirtualHostCore(clock=lambda: 0.0)
         super().__init__(vhost, tokens=PeerTokens(TokenRules([SasRule("policy", KEY)], [JwtKey(SECRET)])))
         self.answers = self.receive_from("$cbs", credit=10_000)
         self.requests = self.send_to("$cbs")

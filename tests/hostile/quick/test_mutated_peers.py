@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     Bind,
@@ -38,7 +37,7 @@ CHANGES = ("flip", "set", "cut", "insert", "double")
 
 def make_vhost() -> VirtualHostCore:
     """A vhost of its own."""
-    return VirtualHostCore(clock=Clock(), limits=Limits())
+    return VirtualHostCore(clock=Clock())
 
 
 class Client:

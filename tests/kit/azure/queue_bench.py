@@ -5,7 +5,6 @@ from __future__ import annotations
 from uuid import UUID
 
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.broker.azure._config import AzureConfig, QueueConfig
 from amqp10.broker.azure._namespace import Namespace
@@ -54,7 +53,7 @@ class Bench:
 
     def __init__(self, config: QueueConfig) -> None:
         self.clock = Clock(NOON)
-        self.vhost = VirtualHostCore(clock=lambda: self.clock.now - NOON, limits=Limits())
+        self.vhost = VirtualHostCore(clock=lambda: self.clock.now - NOON)
         namespace = Namespace(AzureConfig([config], clock=self.clock), self.vhost)
         queue, dead = namespace.find(config.name), namespace.find(f"{config.name}/$DeadLetterQueue")
         assert queue is not None

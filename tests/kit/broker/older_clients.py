@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_9.wire.frames import FrameReader
 from amqp10.dialects.v0_9.wire.framing import METHOD
@@ -28,7 +27,7 @@ from .served import Served
 
 def new_vhost() -> VirtualHostCore:
     """A broker's inside, with nothing in it."""
-    return VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+    return VirtualHostCore(clock=lambda: 0.0)
 
 
 def hosts_of(names: Sequence[str] | None) -> dict[str, VirtualHostCore] | None:

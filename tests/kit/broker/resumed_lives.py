@@ -16,7 +16,7 @@ from typing import Any
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     ConnectionEnded,
     DeliveriesUnresumed,
@@ -321,7 +321,7 @@ class Life:
 
     def __post_init__(self) -> None:
         self.clock = Clock()
-        self.vhost = VirtualHostCore(clock=self.clock, limits=Limits(credit=40))
+        self.vhost = VirtualHostCore(VirtualHostSettings(limits=Limits(credit=40)), clock=self.clock)
         queue = self.vhost.resolve("q")
         assert isinstance(queue, Queue)
         self.queue = queue

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.messaging import Message
 
 from ..clock import Clock
@@ -25,7 +24,7 @@ class Life:
 
     def __init__(self, path: Path, clock: Clock, **settings: object) -> None:
         self.clock = clock
-        self.vhost = VirtualHostCore(clock=clock, limits=Limits(), **settings)  # type: ignore[arg-type]
+        self.vhost = VirtualHostCore(VirtualHostSettings(**settings), clock=clock)  # type: ignore[arg-type]
         self.store = Store(str(path), clock, self.wall)
         try:
             load(self.store, self.vhost, self.wall)

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from amqp10.broker._limits import BrokerLimits
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.broker.azure import AzureConfig, QueueConfig
 from amqp10.broker.azure._links import NamespaceLinks
 from amqp10.broker.azure._namespace import Namespace
@@ -35,7 +35,9 @@ class Bus(Wire):
     def __init__(self, *, users: bool = False, peers: BrokerLimits | None = None, **settings: Any) -> None:
         config = QueueConfig("orders", max_delivery_count=3, dead_letter_expired=True, duplicate_window=60.0)
         limits = Limits(**settings)
-        vhost = VirtualHostCore(clock=lambda: 0.0, limits=limits, check_user_id=users, peers=peers or BrokerLimits())
+        vhost = VirtualHostCore(
+            VirtualHostSettings(limits=limits, check_user_id=users, peers=peers or BrokerLimits()), clock=lambda: 0.0
+        )
         namespace = Namespace(AzureConfig([config, "open"], event_hubs=["telemetry"], clock=lambda: NOON), vhost)
         super().__init__(vhost, service=partial(NamespaceLinks, namespace, 1_000_000))
         found = namespace.find("orders")

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ...errors import DecodeError
 from ...messaging import read_priority
 from .arguments import Arguments, QueueDeclaration
 from .node import QueueFull
-from .queue import Queue, stays
+from .queue import Queue, QueueSettings, stays
 
 if TYPE_CHECKING:
     from .message import QueuedMessage
@@ -35,17 +35,17 @@ class DeclaredQueue(Queue):
     def __init__(
         self,
         name: str,
+        settings: QueueSettings,
         terms: QueueDeclaration,
         arguments: Arguments,
         *,
         ended: Callable[[Queue], None],
         owner: object | None = None,
-        **settings: Any,
     ) -> None:
+        super().__init__(name, settings)
         if arguments.attempts is not None:
             # The first attempt is no redelivery.
-            settings["max_delivery_count"] = arguments.attempts + 1 if arguments.attempts >= 0 else None
-        super().__init__(name, **settings)
+            self._max_delivery_count = arguments.attempts + 1 if arguments.attempts >= 0 else None
         self.terms = terms
         self._auto_delete = terms.auto_delete
         self.owner = owner

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +18,7 @@ from ...messaging import ACCEPTED, Accepted, Modified, Rejected, Released
 from .._log import attempt, dead_letter_observers, notice, report
 from .browsers import Browsers
 from .delayed import DelayedMessages, delivery_time
-from .node import MESSAGE_OVERHEAD, Node
+from .node import MESSAGE_OVERHEAD, Limits, Node
 from .selection import Looks, Selection
 from .waiting import WaitingMessages
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .arguments import QueueDeclaration
     from .journal import QueueJournal
     from .message import Clock, QueuedMessage
-    from .node import Consumer, Limits
+    from .node import Consumer
 
 # The room of a queue without limits; larger than any number of producers times their credit.
 UNLIMITED = 1 << 60
@@ -44,6 +45,31 @@ DeadLetter = Callable[["Queue", "QueuedMessage", Reason, "Error | None"], bool]
 SetAside = Callable[["Queue", "QueuedMessage", Exception], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What all queues of a virtual host have in common.
+
+    Attributes:
+        clock: the broker's time in seconds.
+        limits: how much a queue holds.
+        touch: has a node run at the end of the pass.
+        alarm: has `expire` of a queue called in time; None: nothing expires.
+        set_aside: takes a message that makes the broker raise an exception; None: the exception is raised.
+        dead_letter: takes a dead letter, and returns whether it did; None: dead letters end.
+        dead_letter_expired: whether expired messages become dead letters.
+        max_delivery_count: failed attempts after which a message becomes a dead letter; None: no limit.
+    """
+
+    clock: Clock
+    limits: Limits = field(default_factory=Limits)
+    touch: Callable[[Node], None]
+    alarm: Callable[[Queue, float], None] | None = None
+    set_aside: SetAside | None = None
+    dead_letter: DeadLetter | None = None
+    dead_letter_expired: bool = False
+    max_delivery_count: int | None = None
+
+
 class Queue(Node):
     """Messages wait in order of arrival; each goes to one consumer (competing), and to every browser as a copy.
 
@@ -53,11 +79,9 @@ class Queue(Node):
       failed attempt; `released` does not (§3.4.4, §3.4.5).
     - It waits for the time in the annotation `x-opt-delivery-time` of its outcome (milliseconds since 1970), if there
       is one. A store does not keep that.
-    - Messages that are rejected, that failed `max_delivery_count` times, that are too many for a `DeclaredQueue`, and
-      (if asked for) that expired are given to `dead_letter`, which returns whether it took them; otherwise they end.
-    - A message that makes the broker raise an exception is given to `set_aside`, which keeps it, and the queue goes on.
-      Without `set_aside` the exception is raised.
-    - `alarm` is called with the queue and the time when a new message will expire, to have `expire` called in time.
+    - Dead letters are messages that are rejected, that failed too often, that are too many for a `DeclaredQueue`, or
+      that expired.
+    - A message that makes the broker raise an exception is set aside, and the queue goes on.
 
     Attributes:
         depth: messages in it, including those that consumers hold unsettled.
@@ -80,21 +104,8 @@ class Queue(Node):
     lends_runs = True
     dead_letter_to: tuple[str, str | None] | None = None
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        clock: Clock,
-        limits: Limits,
-        touch: Callable[[Node], None],
-        alarm: Callable[[Queue, float], None] | None = None,
-        set_aside: SetAside | None = None,
-        dead_letter: DeadLetter | None = None,
-        dead_letter_expired: bool = False,
-        max_delivery_count: int | None = None,
-        temporary: bool = False,
-    ) -> None:
-        super().__init__(name, limits=limits, touch=touch, temporary=temporary)
+    def __init__(self, name: str, settings: QueueSettings, *, temporary: bool = False) -> None:
+        super().__init__(name, limits=settings.limits, touch=settings.touch, temporary=temporary)
         self.consumers: dict[int, Consumer] = {}
         self.depth: int = 0
         self.bytes: int = 0
@@ -106,12 +117,12 @@ class Queue(Node):
         self.exhausted: int = 0
         self.dead_lettered: int = 0
         self.copied: int = 0
-        self._clock = clock
-        self._alarm = alarm
-        self._set_aside = set_aside
-        self._dead_letter = dead_letter
-        self._dead_letter_expired = dead_letter_expired
-        self._max_delivery_count = max_delivery_count
+        self._clock = settings.clock
+        self._alarm = settings.alarm
+        self._set_aside = settings.set_aside
+        self._dead_letter = settings.dead_letter
+        self._dead_letter_expired = settings.dead_letter_expired
+        self._max_delivery_count = settings.max_delivery_count
         self._bytes_in = 0
         self._waiting = WaitingMessages()
         self._mortal: list[tuple[float, int, QueuedMessage]] = []  # a heap of messages with an expiry

@@ -7,7 +7,8 @@ tests/interop/test_rabbitmq_43.py compares this broker with RabbitMQ.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from ...errors import DecodeError
 from ...messaging import ACCEPTED, read_annotations
@@ -15,10 +16,10 @@ from ...types import Symbol
 from .._errors import Refused
 from .._log import notice
 from .declared import USUAL_PRIORITY, DeclaredQueue, priority_of
-from .queue import stays
+from .queue import Queue, QueueSettings, stays
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...messaging import Error
     from .arguments import Arguments, QueueDeclaration
@@ -50,14 +51,23 @@ class QuorumQueue(DeclaredQueue):
     takes_runs = False  # each message has a priority
     lends_runs = False  # the time-out of each message is noted by itself
 
-    def __init__(self, name: str, terms: QueueDeclaration, arguments: Arguments, **settings: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: QueueSettings,
+        terms: QueueDeclaration,
+        arguments: Arguments,
+        *,
+        ended: Callable[[Queue], None],
+        owner: object | None = None,
+    ) -> None:
         if arguments.priorities:
             raise Refused(
                 "amqp:precondition-failed", "x-max-priority is only for classic queues: a quorum queue always has 32"
             )
-        if settings.get("max_delivery_count") is None:
-            settings["max_delivery_count"] = ATTEMPTS + 1
-        super().__init__(name, terms, arguments, **settings)
+        if settings.max_delivery_count is None:
+            settings = replace(settings, max_delivery_count=ATTEMPTS + 1)
+        super().__init__(name, settings, terms, arguments, ended=ended, owner=owner)
         self._timeout = CONSUMER_TIMEOUT if arguments.consumer_timeout is None else arguments.consumer_timeout
         # By time-out: the messages that consumers hold, oldest first, each with its deadline and holder.
         self._held: dict[float, dict[QueuedMessage, tuple[float, Consumer]]] = {}

@@ -16,7 +16,7 @@ from .._errors import Refused
 from .._log import attempt, report
 from .arguments import number, text, wrong
 from .node import MESSAGE_OVERHEAD
-from .queue import UNLIMITED, Queue
+from .queue import UNLIMITED, Queue, QueueSettings
 from .stream_offsets import Chunks, seconds
 
 if TYPE_CHECKING:
@@ -96,9 +96,15 @@ class Stream(Queue):
     takes_runs = False  # each has an offset and a time
 
     def __init__(
-        self, name: str, terms: QueueDeclaration, retention: Retention, *, wall: Clock = time.time, **settings: Any
+        self,
+        name: str,
+        settings: QueueSettings,
+        terms: QueueDeclaration,
+        retention: Retention,
+        *,
+        wall: Clock = time.time,
     ) -> None:
-        super().__init__(name, **settings)
+        super().__init__(name, settings)
         self.terms: QueueDeclaration = terms
         self.first: int = 0
         self._retention = retention

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .._log import attempt
 from .node import Node
-from .queue import UNLIMITED, Queue
+from .queue import UNLIMITED, Queue, QueueSettings
 
 if TYPE_CHECKING:
     from ...messaging import Error
@@ -56,8 +56,8 @@ class Subscription(Queue):
     lasting = False
     key: SubscriptionKey | None = None
 
-    def __init__(self, name: str, topic: Topic, ended: EndSubscription, **settings: Any) -> None:
-        super().__init__(name, temporary=True, **settings)
+    def __init__(self, name: str, settings: QueueSettings, topic: Topic, ended: EndSubscription) -> None:
+        super().__init__(name, settings, temporary=True)
         self.topic = topic
         self._ended = ended
 

@@ -6,10 +6,12 @@ import logging
 import os
 import ssl
 from contextlib import suppress
+from dataclasses import dataclass
 
 import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
+from ..._arguments import check_range
 from ...errors import ConnectionLost
 from ...net import CertificateName, accept, accept_websocket, keep_accepting, listen_tcp, listen_unix
 from .._log import report
@@ -19,18 +21,40 @@ from .handshakes import LOCAL
 _log = logging.getLogger("amqp10.broker")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSettings:
+    """Where and how a broker listens.
+
+    Attributes:
+        host, port: where to listen on TCP; host None: do not.
+        path: the Unix socket to listen on; None: do not.
+        certificate_name: the part of a client's certificate that is its name.
+        origins: origins of web pages whose WebSockets are accepted; None: no WebSockets.
+        handshake_timeout: seconds that a peer has from connecting to its open.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    host: str | None
+    port: int
+    path: str | None
+    certificate_name: CertificateName
+    origins: frozenset[str] | None
+    handshake_timeout: float
+
+    def __post_init__(self) -> None:
+        check_range("port", self.port, 0, 65_535)
+        check_range("handshake_timeout", self.handshake_timeout, 0)
+
+
 class Listeners:
     """The listeners of a broker.
 
     Args:
         door: serves the accepted streams.
-        host, port: where to listen on TCP; host None: do not.
-        path: the Unix socket to listen on; None: do not.
         tls: the context for TLS, which TCP then requires.
         end_point: the channel binding of the certificate for SCRAM-PLUS; None: it is not offered.
-        certificate_name: the part of a client's certificate that is its name.
-        origins: origins of web pages whose WebSockets are accepted; None: no WebSockets.
-        handshake_timeout: seconds that a peer has from connecting to its open.
 
     Attributes:
         urls: where to connect to; empty before `open`.
@@ -39,26 +63,15 @@ class Listeners:
     def __init__(
         self,
         door: ConnectionManager,
-        host: str | None,
-        port: int,
-        *,
-        path: str | None,
+        settings: ListenerSettings,
         tls: ssl.SSLContext | None,
         end_point: bytes | None,
-        certificate_name: CertificateName,
-        origins: frozenset[str] | None,
-        handshake_timeout: float,
     ) -> None:
         self.urls: tuple[str, ...] = ()
         self._door = door
-        self._host = host
-        self._port = port
-        self._path = path
+        self._settings = settings
         self._tls = tls
         self._end_point = end_point
-        self._certificate_name: CertificateName = certificate_name
-        self._origins = origins
-        self._handshake_timeout = handshake_timeout
         self._listeners: list[Listener[ByteStream]] = []
         self._listening: list[anyio.CancelScope] = []
         self._failing = False  # accepting failed, and no connection came since
@@ -71,17 +84,17 @@ class Listeners:
 
         Cancelling: nothing is left open.
         """
-        listeners = self._listeners
+        settings, listeners = self._settings, self._listeners
         urls = []
         try:
-            if self._host is not None:
-                listener, url = await listen_tcp(self._host, self._port, secure=self._tls is not None)
+            if settings.host is not None:
+                listener, url = await listen_tcp(settings.host, settings.port, secure=self._tls is not None)
                 listeners.append(listener)
                 urls.append(url)
-                if self._origins is not None:
+                if settings.origins is not None:
                     urls.append(url.replace("amqp", "ws", 1))
-            if self._path is not None:
-                listener, url = await listen_unix(self._path)
+            if settings.path is not None:
+                listener, url = await listen_unix(settings.path)
                 listeners.append(listener)
                 urls.append(url)
         except BaseException:
@@ -108,15 +121,15 @@ class Listeners:
         self._door.handshakes.cut_some_off()
 
     async def _take(self, stream: ByteStream) -> None:
-        handshakes = self._door.handshakes
+        settings, handshakes = self._settings, self._door.handshakes
         self._failing = False
-        with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
+        with anyio.CancelScope(deadline=anyio.current_time() + settings.handshake_timeout) as scope:
             handshakes.begin(scope, _address_of(stream))
             try:
-                stream, facts = await accept(stream, self._tls, self._certificate_name, self._end_point)
+                stream, facts = await accept(stream, self._tls, settings.certificate_name, self._end_point)
                 received = b""
-                if self._origins is not None:
-                    stream, received = await accept_websocket(stream, self._origins, facts)
+                if settings.origins is not None:
+                    stream, received = await accept_websocket(stream, settings.origins, facts)
                 await self._door.serve(stream, facts, scope, received)
             except ConnectionLost as error:
                 _log.debug("%s", error)
@@ -137,9 +150,9 @@ class Listeners:
 
     def remove_socket(self) -> None:
         """Remove the file of the Unix socket."""
-        if self._path is not None:
+        if self._settings.path is not None:
             with suppress(OSError):
-                os.unlink(self._path)
+                os.unlink(self._settings.path)
 
 
 def _address_of(stream: ByteStream) -> str:

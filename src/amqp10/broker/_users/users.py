@@ -233,6 +233,23 @@ def read_users(path: str | PathLike[str]) -> dict[str, User]:
     return {name: read_user(settings, f"{path}: user {name!r:.80}") for name, settings in users.items()}
 
 
+def all_users(
+    users: Mapping[str, str | StoredKeys | User] | None, path: str | PathLike[str] | None
+) -> Mapping[str, str | StoredKeys | User] | None:
+    """Return the users of the arguments `users` and `users_file`; None: neither is given.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is malformed, or both have a user of the same name.
+    """
+    if path is None:
+        return users
+    in_file = read_users(path)
+    if twice := in_file.keys() & (users or {}).keys():
+        raise ValueError(f"{path} and users must not both have the user {min(twice)!r}")
+    return {**in_file, **(users or {})}
+
+
 _KINDS: Final[dict[str, type]] = {
     "password": str,
     "keys": str,

@@ -9,7 +9,7 @@ import pytest
 from amqp10.broker._errors import Refused
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits, NotTaken
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.broker.azure import AzureConfig, QueueConfig, TopicConfig
 from amqp10.broker.azure._messages import BATCH_FORMAT
 from amqp10.broker.azure._namespace import Namespace
@@ -434,7 +434,7 @@ class TestReceivers:
 def test_room_of_a_topic() -> None:
     """Senders to a topic wait for room in each of its subscriptions, and go on when there is some again."""
     clock = Clock(NOON)
-    vhost = VirtualHostCore(clock=lambda: clock.now - NOON, limits=Limits(messages=2))
+    vhost = VirtualHostCore(VirtualHostSettings(limits=Limits(messages=2)), clock=lambda: clock.now - NOON)
     namespace = Namespace(AzureConfig(topics=[TopicConfig("events", ["one", "two"])], clock=clock), vhost)
     topic = namespace.find("events")
     assert topic is not None

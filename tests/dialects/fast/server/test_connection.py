@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
@@ -25,7 +24,7 @@ from ....kit.dialects.fast.talk import HostileClient
 
 def opened_to(path: str) -> list[Command]:
     """Return what the broker, which has the virtual host "/" alone, says to an open."""
-    vhost = VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+    vhost = VirtualHostCore(clock=lambda: 0.0)
     served = Served("fast", vhost, virtual_hosts={"/": vhost})
     reader, said = CommandReader(1 << 20), list[Command]()
     for octets in (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from amqp10.broker._queues.node import Limits
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
@@ -32,7 +31,7 @@ LARGEST = 10_000
 
 def new_vhost() -> VirtualHostCore:
     """A virtual host with nothing in it."""
-    return VirtualHostCore(clock=lambda: 0.0, limits=Limits())
+    return VirtualHostCore(clock=lambda: 0.0)
 
 
 class HostileClient(Served):

@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ....errors import DecodeError
 from ....messaging import Error, Message
@@ -99,9 +99,8 @@ class Hub(AzureNode):
         self._vhost = vhost
         self._turn = count()
         self._publishers: dict[str, Publisher] = {}
-        settings = {"clock": vhost.clock, "limits": vhost.limits, "touch": vhost.touch, "alarm": vhost.alarm}
         self.partitions: list[Partition] = [
-            Partition(self, str(number), config.retention, clock, settings) for number in range(config.partitions)
+            Partition(self, str(number), config.retention, clock, vhost) for number in range(config.partitions)
         ]
 
     def keep_in(self, store: Journal) -> None:
@@ -303,19 +302,14 @@ class Partition(AzureNode, Stream):
     journal: QueueJournal | None
 
     def __init__(
-        self,
-        hub: Hub,
-        number: str,
-        retention: float | None,
-        clock: Callable[[], float],
-        settings: dict[str, Any],
+        self, hub: Hub, number: str, retention: float | None, clock: Callable[[], float], vhost: VirtualHostCore
     ) -> None:
         super().__init__(
             f"{hub.name}/Partitions/{number}",
+            vhost.queue_settings,
             QueueDeclaration(arguments={"x-queue-type": "stream"}),
             Retention(age=retention),
             wall=lambda: math.floor(clock() * 1000) / 1000,  # annotations give the time of an event in milliseconds
-            **settings,
         )
         self.hub = hub
         self.id = number
