@@ -12,18 +12,20 @@ import pytest
 
 from amqp10 import Connection, Delivery, Receiver, Sender, Worker, amqp010, amqp091, sync
 from amqp10._arguments import attributes
-from amqp10.azure import ServiceBus
+from amqp10.azure import EventHub, ServiceBus
 from amqp10.azure.service_bus import ServiceBusDelivery, ServiceBusReceiver, ServiceBusSender
 from amqp10.broker import Broker
 from amqp10.rabbitmq import Management
+from amqp10.sync import azure as sync_azure
 from amqp10.testing import BackgroundBroker
 
 CLASSES = (
     *(Connection, Delivery, Receiver, Sender, Worker, amqp010.Native, amqp091.Native, Management),
-    *(ServiceBus, ServiceBusDelivery, ServiceBusReceiver, ServiceBusSender),
+    *(EventHub, ServiceBus, ServiceBusDelivery, ServiceBusReceiver, ServiceBusSender),
 )
 CONNECTION = Connection("amqp://localhost", dialect="0-9-1")
-BUS = ServiceBus("Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=a2V5")
+WHERE = "Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=a2V5"
+BUS = ServiceBus(WHERE)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,7 @@ BUS = ServiceBus("Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=a2V5")
         (CONNECTION, "close", "'Connection' object has no attribute 'close': its block opens and closes it"),
         (CONNECTION.native, "queue_declare", "'Native' object has no attribute 'queue_declare': use declare_queue()"),
         (BUS, "get_queue_sender", "'ServiceBus' object has no attribute 'get_queue_sender': use sender(queue)"),
+        (EventHub(WHERE, "hub"), "receive", "'EventHub' object has no attribute 'receive': use reader(partition)"),
         (sync.Connection("amqp://localhost"), "channel", "'Connection' object has no attribute 'channel': use sender("),
         (CONNECTION, "xyz", "'Connection' object has no attribute 'xyz'"),
     ],
@@ -46,6 +49,25 @@ def test_missing(instance: Any, name: str, text: str) -> None:
     assert not hasattr(instance, name)
     assert getattr(instance, name, None) is None
     assert name not in dir(instance)
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (ServiceBus, "type object 'ServiceBus' has no attribute 'from_connection_string': use ServiceBus(connection_s"),
+        (EventHub, "type object 'EventHub' has no attribute 'from_connection_string': use EventHub(connection_string,"),
+        (sync_azure.ServiceBus, "type object 'ServiceBus' has no attribute 'from_connection_string': use ServiceBus("),
+        (sync_azure.EventHub, "type object 'EventHub' has no attribute 'from_connection_string': use EventHub(connect"),
+    ],
+)
+def test_missing_constructor(cls: type, text: str) -> None:
+    """A class says what to call in place of a constructor that another library's class has."""
+    with pytest.raises(AttributeError) as raised:
+        cls.from_connection_string(WHERE)  # type: ignore[attr-defined]
+    assert str(raised.value).startswith(text)
+    assert (raised.value.name, raised.value.obj) == ("from_connection_string", cls)
+    with pytest.raises(AttributeError, match=rf"^type object '{cls.__name__}' has no attribute 'xyz'$"):
+        cls.xyz  # type: ignore[attr-defined]  # noqa: B018
 
 
 EACH_MESSAGE = [

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 
 from amqp10 import Connection, Message, Source, Target, Worker, sync
 from amqp10._arguments.unknown import _ELSEWHERE, _MEANT
 from amqp10.azure import EventHub, ServiceBus
-from amqp10.broker import Broker
+from amqp10.broker import Broker, TokenRules
+from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 from amqp10.testing import BackgroundBroker
 
 from .kit.public_calls import public_calls
@@ -78,6 +80,45 @@ async def test_calls_of_each_message(link: str, method: str, arguments: dict[str
             await getattr(opened, method)(*(["x"] if link != "receiver" else []), **arguments)
     assert raised.value.__notes__[0].startswith(text)
     assert text in "".join(traceback.format_exception(raised.value))
+
+
+AT_AZURE: list[tuple[str, dict[str, Any], str]] = [
+    ("send", {"timeout": 5}, "send() has no argument 'timeout': `with anyio.fail_after(5):` limits any call"),
+    ("complete", {"transactions": 5}, "complete() has no argument 'transactions': did you mean transaction?"),
+    ("publish", {"partition_key": "k"}, "send() has no argument 'partition_key': use key"),
+    ("read", {"timeout": 5}, "receive() has no argument 'timeout': `with anyio.fail_after(5):` limits any call"),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+@pytest.mark.parametrize(("what", "arguments", "text"), AT_AZURE)
+async def test_calls_of_each_message_at_azure(what: str, arguments: dict[str, Any], text: str) -> None:
+    """So has that of a sender, a receiver and a delivery of Service Bus and Event Hubs, of its own method only."""
+    config = AzureConfig(["orders"], event_hubs=[EventHubConfig("telemetry", 2, [])])
+    async with Broker(azure=config, tokens=TokenRules([EMULATOR_RULE]), port=5672) as broker:
+        where = connection_string(broker.url)
+        with pytest.raises(TypeError, match="unexpected keyword argument") as raised:
+            if what in ("send", "complete"):
+                async with ServiceBus(where) as bus, bus.sender("orders") as sender, bus.receiver("orders") as receiver:
+                    await sender.send(b"x", **arguments if what == "send" else {})
+                    await (await receiver.receive()).complete(**arguments)
+            else:
+                async with EventHub(where, "telemetry") as hub, hub.sender() as events, hub.reader("0") as reader:
+                    await events.send(b"x", **arguments if what == "publish" else {})
+                    await reader.receive(**arguments)
+    assert raised.value.__notes__ == [text]
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+async def test_errors_in_groups() -> None:
+    """An error of a task has its note in the group that its task group raises."""
+    with pytest.raises(ExceptionGroup) as raised:
+        async with Broker() as broker, broker.connect() as connection, connection.sender("q") as sender:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(sender.send, "x", subject="s"))  # type: ignore[call-arg]
+    assert raised.value.exceptions[0].__notes__[0].startswith("send() has no argument 'subject': make a Message of it")
 
 
 @pytest.mark.anyio

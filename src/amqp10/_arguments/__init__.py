@@ -1,5 +1,6 @@
 """What a call or an attribute tells about a mistake: wrong and unknown arguments, secrets in them, names of before."""
 
+from .attributes import HintedClass as HintedClass
 from .attributes import hinted as hinted
 from .checking import check_fields as check_fields
 from .checking import check_keywords as check_keywords

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 _BLOCK: Final = "its block opens and closes it: `async with`, or `with` in amqp10.sync"
 _CONNECTION: Final = {
@@ -39,6 +39,17 @@ _TOPOLOGY: Final = {
 _MEANT: Final[Mapping[str, Mapping[str, str]]] = {
     "Connection": _CONNECTION,
     "Delivery": _SETTLING,
+    "EventHub": {
+        **dict.fromkeys(("close", "connect"), _BLOCK),
+        "create_batch": "use sender(), whose `batch` makes one",
+        "get_eventhub_properties": "use properties()",
+        "get_partition_ids": "use properties(), which has the partitions",
+        "get_partition_properties": "use partition_properties(partition)",
+        "receive": "use reader(partition), or EventProcessor(hub, handler, store=...) for all partitions",
+        "receive_batch": "use reader(partition), or EventProcessor(hub, handler, store=..., batch_size=...)",
+        "send_batch": "use sender(), and its send()",
+        "send_event": "use sender(), and its send()",
+    },
     "Management": {**_TOPOLOGY, "exchange_bind": "use bind()"},
     "Native": _TOPOLOGY,
     "Receiver": {
@@ -91,6 +102,16 @@ _MEANT: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Methods of other libraries by the class that is taken for theirs, and what to call here."""
 
+_CONSTRUCTORS: Final[Mapping[str, Mapping[str, str]]] = {
+    "EventHub": {
+        "from_connection_string": "use EventHub(connection_string, name)",
+    },
+    "ServiceBus": {
+        "from_connection_string": "use ServiceBus(connection_string)",
+    },
+}
+"""Constructors of other libraries by the class that is taken for theirs, and what to call here."""
+
 _PACKAGE: Final = __name__.partition(".")[0]
 
 C = TypeVar("C", bound=type[Any])
@@ -104,6 +125,19 @@ def hinted(cls: C) -> C:
     """
     cls.__getattr__ = _missing
     return cls
+
+
+class HintedClass(type):
+    """The type of classes whose error for a constructor that they do not have says what to call in its place."""
+
+    if not TYPE_CHECKING:  # or type checkers would know every name
+
+        def __getattr__(cls, name: str) -> Any:
+            hint = next(
+                (names[name] for each in cls.__mro__ if name in (names := _CONSTRUCTORS.get(each.__name__, {}))), ""
+            )
+            text = f"type object {cls.__name__!r} has no attribute {name!r}"
+            raise AttributeError(f"{text}: {hint}" if hint else text, name=name, obj=cls)
 
 
 def _missing(instance: object, name: str) -> Any:

@@ -160,16 +160,28 @@ def instead(name: str, known: list[str]) -> str:
 def advise(error: BaseException | None, classes: Iterable[type]) -> None:
     """Add a note to Python's own error for an argument that a method of one of the classes does not have.
 
-    For calls that are made for each message, which no wrapper checks. A missing method gets one, too, of any class.
+    For calls that are made for each message, which no wrapper checks. A missing method gets one, too, of any class, and
+    so do the errors in a group.
     """
-    if isinstance(error, AttributeError):
-        if note := note_of(error):
-            error.add_note(note)
-        return
-    if not isinstance(error, TypeError) or (found := _PYTHON_MESSAGE.match(str(error))) is None:
-        return
-    owner, method, name = found.groups()
-    for each in classes:
-        if owner.endswith(each.__name__) and (function := getattr(each, method, None)) is not None:
-            error.add_note(no_argument(function, name, inspect.signature(function).parameters))
-            return
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            advise(inner, classes)
+    elif isinstance(error, AttributeError):
+        _note(error, note_of(error))
+    elif isinstance(error, TypeError) and (found := _PYTHON_MESSAGE.match(str(error))) is not None:
+        owner, method, name = found.groups()
+        for cls in classes:
+            if owner in _names(cls) and (function := getattr(cls, method, None)) is not None:
+                _note(error, no_argument(function, name, inspect.signature(function).parameters))
+                return
+
+
+def _note(error: BaseException, note: str) -> None:
+    if note and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def _names(cls: type) -> set[str]:
+    """Return the names of a class and of those that inherit from it, which do what it declares."""
+    heirs: list[type] = cls.__subclasses__()
+    return {cls.__name__}.union(*map(_names, heirs))

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from .._arguments import check_range
+from .._arguments import HintedClass, advise, check_range
 from ..client import Connection, ConnectionSettings, Reconnect, Sender, Transaction
 from ..types import Symbol
 from ._batch import BATCH_FORMAT, MessageBatch
 from ._namespace import Namespace
 
 
-class NamespaceClient:
+class NamespaceClient(metaclass=HintedClass):
     """A connection to a namespace; `async with` opens it, and closes it with all its links.
 
     Attributes:
         connection: the AMQP connection, with its events and its health.
+        _each_message: classes whose methods are called for each message.
     """
+
+    _each_message: ClassVar[tuple[type, ...]]
 
     def __init__(
         self, namespace: Namespace, profile: str, request_timeout: float, settings: ConnectionSettings
@@ -48,6 +51,7 @@ class NamespaceClient:
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
+        advise(exc, self._each_message)
         await self.connection.__aexit__(exc_type, exc, traceback)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Self
 import anyio
 from sniffio import current_async_library_cvar
 
-from .._arguments import current_names, hinted
+from .._arguments import HintedClass, current_names, hinted
 from ..client.internals import check_messages
 from ..errors import ConnectionLost, LocalProtocolError
 from ..net import waiting
@@ -370,7 +370,7 @@ def run(work: Work, timeout: float | None, name: str) -> Any:
 
 
 @hinted
-class Opened(Facade):
+class Opened(Facade, metaclass=HintedClass):
     """A connection, or what opens one: it has the thread."""
 
     __slots__ = ()

@@ -44,6 +44,7 @@ class _NamespaceClient(Facade):
 
     Attributes:
         connection: the AMQP connection, with its events and its health.
+        _each_message: classes whose methods are called for each message.
     """
 
     __slots__ = ()

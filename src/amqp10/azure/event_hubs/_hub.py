@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Unpack
 
-from ..._arguments import checked, without_secrets
+from ..._arguments import checked, hinted, without_secrets
 from ...client import ConnectionSettings
 from ...messaging import EventPosition, Source
 from ...types import Symbol
@@ -24,6 +24,7 @@ _TRACKS: Final = "com.microsoft:enable-receiver-runtime-metric"
 _FIRST: Final = EventPosition.first()
 
 
+@hinted
 @checked
 class EventHub(NamespaceClient):
     """An event hub of Azure; `async with` opens the connection, and closes it with all its links.
@@ -54,6 +55,8 @@ class EventHub(NamespaceClient):
         connection: the AMQP connection, with its events and its health.
         name: the name of the hub.
     """
+
+    _each_message = (EventSender, EventReader)
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from .._arguments import check_time
 from .._client import NamespaceClient
 from .._namespace import Namespace
 from ._management import EntityManagement, listed
+from ._received import ServiceBusDelivery
 from ._receiver import Mode, ServiceBusReceiver, ServiceBusSession, link_on, session_on
 from ._rules import SubscriptionRules
 from ._sender import ServiceBusSender
@@ -57,6 +58,8 @@ class ServiceBus(NamespaceClient):
     Attributes:
         connection: the AMQP connection, with its events and its health.
     """
+
+    _each_message = (ServiceBusSender, ServiceBusReceiver, ServiceBusDelivery)
 
     def __init__(
         self,
