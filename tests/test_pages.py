@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -144,7 +144,7 @@ class Supplies:
     async def reply(self) -> Message:
         return Message("no such order", subject="error")
 
-    async def handle(self) -> Callable[[Any], Awaitable[None]]:
+    async def handle(self) -> Callable[[Any], Coroutine[Any, Any, None]]:
         return ignore
 
     async def work(self) -> Callable[[Message], Awaitable[object]]:
