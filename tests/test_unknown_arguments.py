@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
-from amqp10 import Connection, Message, Source, Target, Worker, sync
+from amqp10 import Connection, Message, Source, Target, Worker, bridge, sync
 from amqp10._arguments.unknown import _ELSEWHERE, _MEANT
 from amqp10.azure import EventHub, ServiceBus
 from amqp10.broker import Broker, TokenRules
@@ -43,6 +43,11 @@ UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
     (Worker, "on_message", "Worker() has no argument 'on_message': use handler"),
     (Broker, "user", "Broker() has no argument 'user': did you mean users?"),
     (Broker(port=0).connect, "heartbeat", "connect() has no argument 'heartbeat': use idle_timeout"),
+    (
+        bridge,
+        "from_dialect",
+        "bridge() has no argument 'from_dialect': give a Connection(URL, dialect=...) in place of",
+    ),
     (Source, "selector", "Source() has no argument 'selector': filters=[Selector("),
     (Source, "filters_", "Source() has no argument 'filters_': did you mean filters?"),
     (Target, "adress", "Target() has no argument 'adress': did you mean address?"),
@@ -108,6 +113,50 @@ async def test_calls_of_each_message_at_azure(what: str, arguments: dict[str, An
                     await events.send(b"x", **arguments if what == "publish" else {})
                     await reader.receive(**arguments)
     assert raised.value.__notes__ == [text]
+
+
+async def _with(sender: Any, receiver: Any) -> None:
+    with sender:
+        pass
+
+
+async def _async_with(sender: Any, receiver: Any) -> None:
+    await sender.send("x")
+    async with await receiver.receive():
+        pass
+
+
+async def _for(sender: Any, receiver: Any) -> None:
+    for _ in receiver:
+        pass
+
+
+async def _without_await(sender: Any, receiver: Any) -> None:
+    coroutine = receiver.receive()
+    try:
+        coroutine.accept()
+    finally:
+        coroutine.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+@pytest.mark.parametrize(
+    ("program", "note"),
+    [
+        (_with, "`async with` opens it; amqp10.sync has what `with` opens"),
+        (_async_with, "`with` takes it, because leaving its block waits for nothing"),
+        (_for, "`async for` iterates over it; amqp10.sync has what `for` iterates over"),
+        (_without_await, "receive() is a coroutine function: `await` it"),
+    ],
+)
+async def test_a_missing_word(program: Callable[[Any, Any], Awaitable[None]], note: str) -> None:
+    """The error of a statement that lacks `async` or `await`, or has one too many, has a note."""
+    with pytest.raises((TypeError, AttributeError)) as raised:
+        async with Broker() as broker, broker.connect() as connection:
+            async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+                await program(sender, receiver)
+    assert raised.value.__notes__ == [note]
 
 
 @pytest.mark.anyio

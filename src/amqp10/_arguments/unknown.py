@@ -120,6 +120,11 @@ _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
         ("callback", "message_handler", "on_message", "on_message_callback"),
         "`async for delivery in receiver` takes the messages, or Worker(connection, address, handler)",
     ),
+    (
+        "source",
+        ("dialect", "from_dialect", "from_tls_ca", "to_dialect", "to_tls_ca", "tls"),
+        "give a Connection(URL, dialect=...) in place of the URL: it has such settings",
+    ),
     ("", ("exchange", "routing_key"), "the address has it: exchange_address(NAME, KEY) of amqp10.rabbitmq makes one"),
     ("", ("loop",), "it runs in the event loop that calls it"),
     ("message", ("mandatory",), "send() raises MessageReleased where no queue takes the message"),
@@ -131,6 +136,22 @@ _ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
 """What is no argument here: an argument of the calls that are meant, or "" for all; words; what to do instead."""
 
 _PYTHON_MESSAGE: Final = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+
+_FORMS: Final = (
+    (
+        re.compile(r"'(\w+)' object does not support the context manager protocol"),
+        "`async with` opens it; amqp10.sync has what `with` opens",
+    ),
+    (
+        re.compile(r"'(\w+)' object does not support the asynchronous context manager protocol"),
+        "`with` takes it, because leaving its block waits for nothing",
+    ),
+    (
+        re.compile(r"'(\w+)' object is not iterable"),
+        "`async for` iterates over it; amqp10.sync has what `for` iterates over",
+    ),
+)
+"""Python's errors for a statement that lacks an `async`, or has one too many, and what to write."""
 
 
 def no_argument(function: Callable[..., Any], name: str, known: Iterable[str]) -> str:
@@ -161,19 +182,36 @@ def advise(error: BaseException | None, classes: Iterable[type]) -> None:
     """Add a note to Python's own error for an argument that a method of one of the classes does not have.
 
     For calls that are made for each message, which no wrapper checks. A missing method gets one, too, of any class, and
-    so do the errors in a group.
+    so do a missing `async` or `await`, and the errors in a group.
     """
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             advise(inner, classes)
+    elif isinstance(error, AttributeError) and inspect.iscoroutine(error.obj):
+        owner, _, method = error.obj.__qualname__.rpartition(".")
+        if _named(owner, classes):
+            _note(error, f"{method}() is a coroutine function: `await` it")
     elif isinstance(error, AttributeError):
         _note(error, note_of(error))
-    elif isinstance(error, TypeError) and (found := _PYTHON_MESSAGE.match(str(error))) is not None:
+    elif isinstance(error, TypeError):
+        _note(error, _note_of_call(str(error), classes))
+
+
+def _note_of_call(text: str, classes: Iterable[type]) -> str:
+    if (found := _PYTHON_MESSAGE.match(text)) is not None:
         owner, method, name = found.groups()
-        for cls in classes:
-            if owner in _names(cls) and (function := getattr(cls, method, None)) is not None:
-                _note(error, no_argument(function, name, inspect.signature(function).parameters))
-                return
+        for cls in _named(owner, classes):
+            if (function := getattr(cls, method, None)) is not None:
+                return no_argument(function, name, inspect.signature(function).parameters)
+    for form, advice in _FORMS:
+        if (found := form.match(text)) is not None and _named(found[1], classes):
+            return advice
+    return ""
+
+
+def _named(name: str, classes: Iterable[type]) -> list[type]:
+    """Return the classes that have this name themselves or by an heir."""
+    return [each for each in classes if name in _names(each)]
 
 
 def _note(error: BaseException, note: str) -> None:

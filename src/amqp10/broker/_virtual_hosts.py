@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -21,6 +21,8 @@ USUAL: Final = "/"
 """The virtual host of every broker, for clients that name no other."""
 
 _PREFIX: Final = "vhost:"
+_LISTED: Final = 10
+"""The most names that an error lists."""
 
 
 def virtual_host_of(hostname: str | None, known: Container[str], *, exact: bool) -> str | None:
@@ -99,7 +101,7 @@ class VirtualHost:
         """
         node = self._vhost.nodes.get(name)
         if not isinstance(node, Queue):
-            raise KeyError(name)
+            raise _unknown("queue", name, [each.name for each in self.queues])
         return queue_facts(node)
 
     @checked
@@ -111,7 +113,7 @@ class VirtualHost:
         """
         node = self._vhost.nodes.get(name)
         if not isinstance(node, Topic):
-            raise KeyError(name)
+            raise _unknown("topic", name, [each.name for each in self.topics])
         return topic_facts(node)
 
     @checked
@@ -122,3 +124,11 @@ class VirtualHost:
             KeyError: no exchange has that name.
         """
         return exchange_facts(self._vhost.topology.exchanges[name])
+
+
+def _unknown(kind: str, name: str, known: Sequence[str]) -> KeyError:
+    """Return the error for a name that nothing of that kind has, with some names that are there."""
+    if not known:
+        return KeyError(f"there is no {kind} {name!r}; there is none yet")
+    listed = [repr(each) for each in known[:_LISTED]] + ["..."] * (len(known) > _LISTED)
+    return KeyError(f"there is no {kind} {name!r}; there are {', '.join(listed)}")
