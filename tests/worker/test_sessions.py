@@ -329,6 +329,7 @@ async def test_wrong_use() -> None:
             ({"idle_time": 0}, "idle_time"),
             ({"delay_by": "hand"}, "delay_by must be one of"),
             ({"subscription": "all", "delay_by": "broker"}, "to all its subscriptions"),
+            ({"dead_letters": "events"}, "dead_letters must be another address than the worker's own"),
         ]
         for settings, words in wrong:
             with pytest.raises(ValueError, match=words):

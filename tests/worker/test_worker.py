@@ -732,11 +732,15 @@ async def test_once_only(queues: Queues) -> None:
         ({"key": str, "batch_size": 2}, "without batch_size="),
         ({"key": str, "delay_by": "broker"}, 'with delay_by="memory"'),
         ({"delay_queue": "q", "delay_by": "broker"}, "delay_queue="),
+        ({"dead_letters": "orders"}, "dead_letters must be another address than the worker's own, which is 'orders'"),
+        ({"delay_queue": "orders"}, "delay_queue must be another address than the worker's own, which is 'orders'"),
     ],
 )
 async def test_wrong_settings(queues: Queues, wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Worker(queues.connection, "orders", print, **wrong)
+    with pytest.raises(ValueError, match=words):
+        Worker(queues.connection, Source("orders"), print, **wrong)
 
 
 @pytest.mark.parametrize(

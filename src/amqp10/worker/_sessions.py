@@ -150,6 +150,8 @@ class SessionWorker(Service):
                 'delay_by="broker" would schedule a copy to the topic, and so to all its subscriptions: hold messages '
                 'of a subscription by delay_by="memory"'
             )
+        if dead_letters is not None and dead_letters == entity:
+            raise ValueError(f"dead_letters must be another address than the worker's own, which is {entity!r}")
         self._bus = bus
         self._entity, self._subscription = entity, subscription
         self._handler = handler

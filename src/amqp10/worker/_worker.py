@@ -269,6 +269,10 @@ class Worker(Service):
             )
         if delay_queue is not None and delay_by != "memory":
             raise ValueError('delay_queue= says where messages wait: give it without delay_by="broker"')
+        own = address.address if isinstance(address, Source) else address
+        for name, other in (("dead_letters", dead_letters), ("delay_queue", delay_queue)):
+            if other is not None and other == own:
+                raise ValueError(f"{name} must be another address than the worker's own, which is {own!r}")
         self._connection = connection
         self._address = address
         self._handler = handler
