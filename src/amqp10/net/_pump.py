@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import ssl
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from time import monotonic
@@ -30,7 +29,7 @@ from anyio.abc import ByteStream, TaskGroup
 
 from ..engine import ConnectionEnded, ConnectionOpened, Engine, Event
 from ..errors import ConnectionLost
-from ._signal import Signal
+from ._signal import Signal, signal_type
 from ._streams.base import STREAM_ERRORS, LayerAttribute, describe
 
 if TYPE_CHECKING:
@@ -99,19 +98,19 @@ class Pump:
         "_in_vain",
         "_layer",
         "_line",
+        "_new_signal",
         "_on_events",
         "_opened",
         "_over",
         "_readable",
         "_rest",
+        "_scope",
         "_send_at_once",
         "_sleep",
         "_stop_receiving",
         "_stream",
         "_turn",
         "_wakeup",
-        "_write_deadline",
-        "_write_scope",
         "_writing",
         "_written",
         "lends",
@@ -136,9 +135,9 @@ class Pump:
         self.received_at: float | None = None
         self.sent_at: float | None = None
         self._awake = True  # the writer will check the output without being woken
-        self._wakeup: anyio.Event | None = None  # the writer waits for it
+        self._wakeup: Signal | None = None  # the writer waits for it
         self._writing = 0  # bytes that the stream is writing
-        self._line: deque[list[anyio.Event]] = deque()  # events of tasks that wait for room in the output
+        self._line: list[list[anyio.Event]] = []  # events of tasks that wait for room in the output
         self._readable: anyio.Event | None = None  # the reader waits for it while the engine takes no input
         self._answers = 0  # bytes of output caused by reading since the last write
         self._in_vain = 1  # writes to do without waiting for others, if the next wait is in vain
@@ -149,9 +148,9 @@ class Pump:
         self._send_at_once = getattr(stream, "send_at_once", None) if before_write is None else None
         self._opened = self._ended = False
         self._sleep: anyio.CancelScope | None = None
-        self._over = anyio.Event()
-        self._write_deadline = math.inf
-        self._write_scope: anyio.CancelScope | None = None
+        self._new_signal = signal_type()
+        self._over = self._new_signal()
+        self._scope: anyio.CancelScope | None = None  # of the three tasks
         self._closed = False  # in order
         self._cause: Exception | None = None  # the error of the transport
         self._crash: Exception | None = None  # a bug on this side
@@ -171,6 +170,9 @@ class Pump:
         """
         try:
             async with anyio.create_task_group() as tasks:
+                self._scope = tasks.cancel_scope
+                if self._ended:
+                    self._scope.deadline = anyio.current_time() + LAST_WRITE
                 tasks.start_soon(self._guard, self._read, tasks)
                 tasks.start_soon(self._guard, self._keep_time, tasks)
                 await self._guard(self._write, tasks)
@@ -380,38 +382,37 @@ class Pump:
         send = getattr(self._stream, "send_buffers", self._send_joined)
         hasty = hasattr(self._stream, "send_at_once")  # other tasks run during a send only if it must wait
         again = False
-        with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
-            try:
-                while True:
-                    self._awake = False
-                    buffers = engine.buffers_to_send()
-                    self._tell()  # events caused by calls of the owner, or deferred
-                    if buffers or self._rest:
-                        if again and hasty:
-                            await anyio.lowlevel.checkpoint()
-                        again = True
-                        buffers, self._rest = [*self._rest, *buffers], ()
-                        self._writing = sum(map(len, buffers))
-                        if before is not None:
-                            await before()
-                        await send(buffers)
-                        self.sent_at = monotonic()
-                        self._writing = self._answers = 0
-                        if self._turn is not None:
-                            self._turn.withdraw()
-                        self._release_waiters()
-                    elif layer is not None and layer.owed:
-                        await send([])
-                    elif self._ended:
-                        return
-                    elif not self._awake:
-                        self._wakeup = anyio.Event()
-                        await self._wakeup.wait()
-                        self._wakeup = None
-                        again = False
-                        await self._gather()
-            except STREAM_ERRORS as error:
-                self._cause = self._cause or error
+        try:
+            while True:
+                self._awake = False
+                buffers = engine.buffers_to_send()
+                self._tell()  # events caused by calls of the owner, or deferred
+                if buffers or self._rest:
+                    if again and hasty:
+                        await anyio.lowlevel.checkpoint()
+                    again = True
+                    buffers, self._rest = [*self._rest, *buffers], ()
+                    self._writing = sum(map(len, buffers))
+                    if before is not None:
+                        await before()
+                    await send(buffers)
+                    self.sent_at = monotonic()
+                    self._writing = self._answers = 0
+                    if self._turn is not None:
+                        self._turn.withdraw()
+                    self._release_waiters()
+                elif layer is not None and layer.owed:
+                    await send([])
+                elif self._ended:
+                    return
+                elif not self._awake:
+                    self._wakeup = self._new_signal()
+                    await self._wakeup.wait()
+                    self._wakeup = None
+                    again = False
+                    await self._gather()
+        except STREAM_ERRORS as error:
+            self._cause = self._cause or error
         if not self._ended:
             # The reader may still find the peer's last frames, such as a close with its reason, and then the end. If
             # only our direction is broken, there is no end, so the wait is limited.
@@ -450,8 +451,8 @@ class Pump:
             deadline = self._engine.tick(anyio.current_time())
             self._tell()
             # `_tell` can cut the sleep short: once the peer has opened, its idle timeout counts, too.
-            with anyio.CancelScope() as self._sleep:
-                await anyio.sleep_until(math.inf if deadline is None else deadline)
+            with anyio.CancelScope(deadline=math.inf if deadline is None else deadline) as self._sleep:
+                await self._over.wait()
 
     # What they share
 
@@ -494,9 +495,8 @@ class Pump:
         if self._turn is not None:
             self._turn.give_back()
         self._over.set()
-        self._write_deadline = anyio.current_time() + LAST_WRITE
-        if self._write_scope is not None:
-            self._write_scope.deadline = self._write_deadline
+        if self._scope is not None:
+            self._scope.deadline = anyio.current_time() + LAST_WRITE
         self.wake()
         self._release_waiters()
 
