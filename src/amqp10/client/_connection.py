@@ -134,6 +134,42 @@ class ClientConnection(ConnectionCore, EngineOwner):
         face: what the user holds.
     """
 
+    # Without slots a connection takes a kilobyte more: so many attributes do not fit into a dict with shared keys.
+    __slots__ = (
+        "_background",
+        "_crash",
+        "_default",
+        "_engine",
+        "_find_loop",
+        "_loop",
+        "_named_profile",
+        "_opener",
+        "_profile",
+        "_pumped",
+        "_scopes",
+        "_session_terms",
+        "_shield",
+        "_tasks",
+        "close_deadlines",
+        "close_timeout",
+        "delivery_store",
+        "face",
+        "failure",
+        "health",
+        "links",
+        "losing",
+        "mechanism",
+        "named",
+        "observers",
+        "pump",
+        "recovery",
+        "redirects",
+        "subscriptions",
+        "supervisor",
+        "terms",
+        "tokens",
+    )
+
     supervisor: TransportSupervisor
     redirects: LinkRedirects
     recovery: Restorer | None
@@ -176,7 +212,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
         self._shield: anyio.CancelScope
         self._tasks: TaskGroup | None = None
         self._opener: int | None = None  # the task that entered the block
-        self._scopes: set[anyio.CancelScope] = set()
+        self._scopes: dict[anyio.CancelScope, None] = {}
         self._find_loop: Callable[[], object] | None = None  # returns the event loop of who calls it
         self._loop: object = None
         self.losing = False

@@ -307,13 +307,15 @@ class Observers:
 
     def __init__(self, where: Callable[[], str] = str) -> None:
         self._where = where
-        self._all: WeakSet[Observer] = WeakSet()
+        self._all: WeakSet[Observer] | None = None  # created for the first
         self._over = False
         self.logs = True
         self.counts: Counter[str] = Counter()
 
     def add(self) -> Observer:
         observer = Observer(self._over)
+        if self._all is None:
+            self._all = WeakSet()
         self._all.add(observer)
         return observer
 
@@ -324,10 +326,10 @@ class Observers:
             where = self._where()
             fields = {"amqp_event": event.name, "amqp_url": where, **fields}
             _log.log(level or event.level, "%s", visible(f"{where}: {event.said()}"), extra=fields)
-        for observer in list(self._all):
+        for observer in list(self._all or ()):
             observer._tell(event)
 
     def end(self) -> None:
         self._over = True
-        for observer in list(self._all):
+        for observer in list(self._all or ()):
             observer._tell(None)

@@ -148,7 +148,7 @@ class HealthMonitor:
     def __init__(self) -> None:
         self.blocked: bool = False
         self.since: float = monotonic()
-        self._ages: WeakKeyDictionary[LinkCore, UnsettledAges] = WeakKeyDictionary()
+        self._ages: WeakKeyDictionary[LinkCore, UnsettledAges] | None = None  # created for the first look
 
     def changed(self, *, blocked: bool = False) -> None:
         """Note that the connection's state has changed."""
@@ -201,6 +201,8 @@ class HealthMonitor:
         return cause
 
     def _look_at(self, link: LinkCore, now: float) -> LinkHealth:
+        if self._ages is None:
+            self._ages = WeakKeyDictionary()
         ages = self._ages.get(link)
         if ages is None:
             self._ages[link] = ages = UnsettledAges()

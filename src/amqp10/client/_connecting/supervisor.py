@@ -14,7 +14,6 @@ import logging
 import math
 import os
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -100,6 +99,46 @@ class TransportSupervisor:
         secure: secrets may cross it as they are.
     """
 
+    # Without slots a connection takes a kilobyte more: so many attributes do not fit into a dict with shared keys.
+    __slots__ = (
+        "_alternatives",
+        "_ask",
+        "_attempt_timeout",
+        "_attempts",
+        "_automatic",
+        "_before_write",
+        "_credentials_anew",
+        "_deadline",
+        "_error",
+        "_first",
+        "_hostname",
+        "_hosts",
+        "_left_out",
+        "_named",
+        "_opened",
+        "_opened_at",
+        "_process",
+        "_redirects",
+        "_round",
+        "_rounds",
+        "_route",
+        "_sasl",
+        "_short_lives",
+        "_since",
+        "_terms",
+        "_tls",
+        "_token_login",
+        "dialect",
+        "endpoint",
+        "engine",
+        "given",
+        "login",
+        "persistent",
+        "pump",
+        "secure",
+        "settings",
+    )
+
     def __init__(
         self,
         address: Address | Endpoint,
@@ -158,7 +197,7 @@ class TransportSupervisor:
         self._rounds = 0
         self._redirects = 0  # that were followed in a row
         self._short_lives = 0  # connections in a row that ended as soon as they began
-        self._round: deque[Endpoint | None] = deque()
+        self._round: list[Endpoint | None] = []  # the hosts to try before the next pause, in order
         self._error: Exception | None = None
         self._deadline: anyio.CancelScope | None = None
 
@@ -172,7 +211,7 @@ class TransportSupervisor:
         self._since = anyio.current_time()
         self._process = os.getpid()
         while await self._turn(owner):
-            endpoint = self._round.popleft()
+            endpoint = self._round.pop(0)
             began = anyio.current_time()
             limit = min(began + self._attempt_timeout, self._since + self._longest)
             reached = False
@@ -331,7 +370,7 @@ class TransportSupervisor:
         self._attempts += 1
         if target is not None:
             self._redirects += 1
-            self._round.appendleft(target)
+            self._round.insert(0, target)
         elif not self._round:
             if not await self._pause(owner):
                 return False

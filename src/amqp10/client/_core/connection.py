@@ -332,7 +332,7 @@ class ConnectionCore(Lifecycle, ABC):
     subscriptions: dict[LinkCore, tuple[str, str]]
     close_deadlines: CloseDeadlines
     _tasks: TaskGroup | None
-    _scopes: set[anyio.CancelScope]
+    _scopes: dict[anyio.CancelScope, None]
     link_wrapper: LinkWrapper | None = None  # of telemetry, for this connection or for all
 
     @abstractmethod
@@ -436,11 +436,11 @@ class ConnectionCore(Lifecycle, ABC):
 
     async def _in_background(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         with anyio.CancelScope() as scope:
-            self._scopes.add(scope)
+            self._scopes[scope] = None
             try:
                 await function(*args)
             finally:
-                self._scopes.discard(scope)
+                del self._scopes[scope]
 
     @property
     def in_engine(self) -> Engine:
