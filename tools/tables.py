@@ -169,18 +169,17 @@ def write_0_10(about: str, rows: list[Row]) -> str:
     classes = []
     bases = set()
     for row in rows:
-        code = f"0x{row.numbers[0]:02X}{row.numbers[1]:02X}" if row.numbers else ""
+        facts = [f'name="{row.name}"']
+        facts += [f"code=0x{row.numbers[0]:02X}{row.numbers[1]:02X}"] if row.numbers else []
         if "struct" in row.flags:
             base = "Struct"
-            facts = [f'"{row.name}"', f"code={code}" if code else ""]
             facts += [f"{fact}_width={row.flags[fact]}" for fact in ("size", "pack") if fact in row.flags]
         else:
             base = "Control" if row.name.startswith(CONTROLS_0_10) else "Command"
-            facts = [code, f'"{row.name}"']
             facts += [f'result="{row.flags["result"]}"'] if "result" in row.flags else []
             facts += ["content=True"] if "*" in row.flags else []
         bases.add(base)
-        opening = f"@{base.lower()}({', '.join(filter(None, facts))})\nclass {row.title}({base}):"
+        opening = f"class {row.title}({base}, {', '.join(facts)}):"
         classes.append(declare(opening, row, [field_0_10(field, types[field.type]) for field in row.fields]))
     body = "\n\n\n".join(classes)
     ranges = {"Ranges"} if "Ranges" in body else set()
@@ -196,7 +195,7 @@ from __future__ import annotations
 
 from typing import Any{uuid}
 
-{imports(".struct", bases | ranges)}, {", ".join(sorted([base.lower() for base in bases] + ["field"]))}
+{imports(".struct", bases | ranges)}, field
 
 {body}
 '''

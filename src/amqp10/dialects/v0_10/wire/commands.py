@@ -9,26 +9,23 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from .struct import Command, Ranges, Struct, command, field, struct
+from .struct import Command, Ranges, Struct, field
 
 # Class execution (3, §10.1)
 
 
-@command(0x0301, "execution.sync")
-class ExecutionSync(Command):
+class ExecutionSync(Command, name="execution.sync", code=0x0301):
     """A command that is completed once all before it are."""
 
 
-@command(0x0302, "execution.result")
-class ExecutionResult(Command):
+class ExecutionResult(Command, name="execution.result", code=0x0302):
     """The result of a command."""
 
     command_id: int = field("sequence-no", required=True)
     value: Any | None = field("struct32")
 
 
-@command(0x0303, "execution.exception")
-class ExecutionException(Command):
+class ExecutionException(Command, name="execution.exception", code=0x0303):
     """A command failed, and its session with it."""
 
     error_code: int = field("uint16", required=True)
@@ -43,8 +40,7 @@ class ExecutionException(Command):
 # Class message (4, §10.2)
 
 
-@struct("message.delivery-properties", code=0x0401)
-class DeliveryProperties(Struct):
+class DeliveryProperties(Struct, name="message.delivery-properties", code=0x0401):
     """Properties of the delivery of a message; times are in ms, except `timestamp` and `expiration`."""
 
     discard_unroutable: bool = field("bit")
@@ -61,8 +57,7 @@ class DeliveryProperties(Struct):
     resume_ttl: int | None = field("uint64")
 
 
-@struct("message.fragment-properties", code=0x0402)
-class FragmentProperties(Struct):
+class FragmentProperties(Struct, name="message.fragment-properties", code=0x0402):
     """Which part of a message this is."""
 
     first: bool = field("bit")
@@ -70,16 +65,14 @@ class FragmentProperties(Struct):
     fragment_size: int | None = field("uint64")
 
 
-@struct("message.reply-to", size_width=2)
-class ReplyTo(Struct):
+class ReplyTo(Struct, name="message.reply-to", size_width=2):
     """The exchange and routing key for answers."""
 
     exchange: str | None = field("str8")
     routing_key: str | None = field("str8")
 
 
-@struct("message.message-properties", code=0x0403)
-class MessageProperties(Struct):
+class MessageProperties(Struct, name="message.message-properties", code=0x0403):
     """Properties that the sender gives a message."""
 
     content_length: int | None = field("uint64")
@@ -93,22 +86,19 @@ class MessageProperties(Struct):
     application_headers: dict[str, Any] | None = field("map")
 
 
-@struct("message.acquired", code=0x0404)
-class Acquired(Struct):
+class Acquired(Struct, name="message.acquired", code=0x0404):
     """The transfers that could be acquired."""
 
     transfers: Ranges = field("sequence-set", required=True)
 
 
-@struct("message.message-resume-result", code=0x0405)
-class MessageResumeResult(Struct):
+class MessageResumeResult(Struct, name="message.message-resume-result", code=0x0405):
     """The octet to go on from."""
 
     offset: int | None = field("uint64")
 
 
-@command(0x0401, "message.transfer", content=True)
-class MessageTransfer(Command):
+class MessageTransfer(Command, name="message.transfer", code=0x0401, content=True):
     """A message."""
 
     destination: str = field("str8", default="")
@@ -116,15 +106,13 @@ class MessageTransfer(Command):
     acquire_mode: int = field("uint8", required=True, default=0)
 
 
-@command(0x0402, "message.accept")
-class MessageAccept(Command):
+class MessageAccept(Command, name="message.accept", code=0x0402):
     """Accept these transfers."""
 
     transfers: Ranges = field("sequence-set", required=True)
 
 
-@command(0x0403, "message.reject")
-class MessageReject(Command):
+class MessageReject(Command, name="message.reject", code=0x0403):
     """Reject these transfers, for any receiver."""
 
     transfers: Ranges = field("sequence-set", required=True)
@@ -132,31 +120,27 @@ class MessageReject(Command):
     text: str | None = field("str8")
 
 
-@command(0x0404, "message.release")
-class MessageRelease(Command):
+class MessageRelease(Command, name="message.release", code=0x0404):
     """Release these transfers."""
 
     transfers: Ranges = field("sequence-set", required=True)
     set_redelivered: bool = field("bit")
 
 
-@command(0x0405, "message.acquire", result="message.acquired")
-class MessageAcquire(Command):
+class MessageAcquire(Command, name="message.acquire", code=0x0405, result="message.acquired"):
     """Acquire these transfers, which were only shown."""
 
     transfers: Ranges = field("sequence-set", required=True)
 
 
-@command(0x0406, "message.resume", result="message.message-resume-result")
-class MessageResume(Command):
+class MessageResume(Command, name="message.resume", code=0x0406, result="message.message-resume-result"):
     """Go on with a message that was cut off."""
 
     destination: str | None = field("str8")
     resume_id: str = field("str16", required=True)
 
 
-@command(0x0407, "message.subscribe")
-class MessageSubscribe(Command):
+class MessageSubscribe(Command, name="message.subscribe", code=0x0407):
     """Ask for the messages of a queue."""
 
     queue: str = field("str8", required=True)
@@ -169,23 +153,20 @@ class MessageSubscribe(Command):
     arguments: dict[str, Any] | None = field("map")
 
 
-@command(0x0408, "message.cancel")
-class MessageCancel(Command):
+class MessageCancel(Command, name="message.cancel", code=0x0408):
     """End a subscription."""
 
     destination: str = field("str8", required=True)
 
 
-@command(0x0409, "message.set-flow-mode")
-class MessageSetFlowMode(Command):
+class MessageSetFlowMode(Command, name="message.set-flow-mode", code=0x0409):
     """Set whether credit comes back by itself (1, window) or not (0, credit)."""
 
     destination: str = field("str8", default="")
     flow_mode: int = field("uint8", required=True)
 
 
-@command(0x040A, "message.flow")
-class MessageFlow(Command):
+class MessageFlow(Command, name="message.flow", code=0x040A):
     """Grant credit, in messages (unit 0) or octets (1)."""
 
     destination: str = field("str8", default="")
@@ -193,15 +174,13 @@ class MessageFlow(Command):
     value: int = field("uint32", default=0xFFFFFFFF)
 
 
-@command(0x040B, "message.flush")
-class MessageFlush(Command):
+class MessageFlush(Command, name="message.flush", code=0x040B):
     """Send the messages that are ready, then forget the credit."""
 
     destination: str = field("str8", default="")
 
 
-@command(0x040C, "message.stop")
-class MessageStop(Command):
+class MessageStop(Command, name="message.stop", code=0x040C):
     """Forget the credit."""
 
     destination: str = field("str8", default="")
@@ -210,33 +189,28 @@ class MessageStop(Command):
 # Class tx (5, §10.3)
 
 
-@command(0x0501, "tx.select")
-class TxSelect(Command):
+class TxSelect(Command, name="tx.select", code=0x0501):
     """Work in transactions from now on."""
 
 
-@command(0x0502, "tx.commit")
-class TxCommit(Command):
+class TxCommit(Command, name="tx.commit", code=0x0502):
     """Commit the work of the transaction, and begin the next one."""
 
 
-@command(0x0503, "tx.rollback")
-class TxRollback(Command):
+class TxRollback(Command, name="tx.rollback", code=0x0503):
     """Roll back the work of the transaction, and begin the next one."""
 
 
 # Class dtx (6, §10.4)
 
 
-@struct("dtx.xa-result", code=0x0601)
-class XaResult(Struct):
+class XaResult(Struct, name="dtx.xa-result", code=0x0601):
     """The status of a command on a branch (X/Open XA)."""
 
     status: int = field("uint16", required=True)
 
 
-@struct("dtx.xid", code=0x0604)
-class Xid(Struct):
+class Xid(Struct, name="dtx.xid", code=0x0604):
     """A branch of a distributed transaction."""
 
     format: int = field("uint32", required=True)
@@ -244,27 +218,23 @@ class Xid(Struct):
     branch_id: bytes = field("vbin8", required=True)
 
 
-@struct("dtx.get-timeout-result", code=0x0602)
-class GetTimeoutResult(Struct):
+class GetTimeoutResult(Struct, name="dtx.get-timeout-result", code=0x0602):
     """The timeout of a branch, seconds."""
 
     timeout: int = field("uint32", required=True)
 
 
-@struct("dtx.recover-result", code=0x0603)
-class RecoverResult(Struct):
+class RecoverResult(Struct, name="dtx.recover-result", code=0x0603):
     """The branches that are prepared."""
 
     in_doubt: list[Any] = field("array", required=True)
 
 
-@command(0x0601, "dtx.select")
-class DtxSelect(Command):
+class DtxSelect(Command, name="dtx.select", code=0x0601):
     """Allow the session to start branches of distributed transactions."""
 
 
-@command(0x0602, "dtx.start", result="dtx.xa-result")
-class DtxStart(Command):
+class DtxStart(Command, name="dtx.start", code=0x0602, result="dtx.xa-result"):
     """Make the session's work part of this branch from now on."""
 
     xid: Xid = field("dtx.xid", required=True)
@@ -272,8 +242,7 @@ class DtxStart(Command):
     resume: bool = field("bit")
 
 
-@command(0x0603, "dtx.end", result="dtx.xa-result")
-class DtxEnd(Command):
+class DtxEnd(Command, name="dtx.end", code=0x0603, result="dtx.xa-result"):
     """End the session's work in this branch."""
 
     xid: Xid = field("dtx.xid", required=True)
@@ -281,49 +250,42 @@ class DtxEnd(Command):
     suspend: bool = field("bit")
 
 
-@command(0x0604, "dtx.commit", result="dtx.xa-result")
-class DtxCommit(Command):
+class DtxCommit(Command, name="dtx.commit", code=0x0604, result="dtx.xa-result"):
     """Commit the branch."""
 
     xid: Xid = field("dtx.xid", required=True)
     one_phase: bool = field("bit")
 
 
-@command(0x0605, "dtx.forget")
-class DtxForget(Command):
+class DtxForget(Command, name="dtx.forget", code=0x0605):
     """Forget how the branch ended."""
 
     xid: Xid = field("dtx.xid", required=True)
 
 
-@command(0x0606, "dtx.get-timeout", result="dtx.get-timeout-result")
-class DtxGetTimeout(Command):
+class DtxGetTimeout(Command, name="dtx.get-timeout", code=0x0606, result="dtx.get-timeout-result"):
     """Ask after how many seconds the branch is rolled back."""
 
     xid: Xid = field("dtx.xid", required=True)
 
 
-@command(0x0607, "dtx.prepare", result="dtx.xa-result")
-class DtxPrepare(Command):
+class DtxPrepare(Command, name="dtx.prepare", code=0x0607, result="dtx.xa-result"):
     """Prepare the branch, so that its commit can no longer fail."""
 
     xid: Xid = field("dtx.xid", required=True)
 
 
-@command(0x0608, "dtx.recover", result="dtx.recover-result")
-class DtxRecover(Command):
+class DtxRecover(Command, name="dtx.recover", code=0x0608, result="dtx.recover-result"):
     """Ask which branches are prepared."""
 
 
-@command(0x0609, "dtx.rollback", result="dtx.xa-result")
-class DtxRollback(Command):
+class DtxRollback(Command, name="dtx.rollback", code=0x0609, result="dtx.xa-result"):
     """Undo the branch."""
 
     xid: Xid = field("dtx.xid", required=True)
 
 
-@command(0x060A, "dtx.set-timeout")
-class DtxSetTimeout(Command):
+class DtxSetTimeout(Command, name="dtx.set-timeout", code=0x060A):
     """Have the branch rolled back after `timeout` seconds; 0: never."""
 
     xid: Xid = field("dtx.xid", required=True)
@@ -333,8 +295,7 @@ class DtxSetTimeout(Command):
 # Class exchange (7, §10.5)
 
 
-@struct("exchange.exchange-query-result", code=0x0701)
-class ExchangeQueryResult(Struct):
+class ExchangeQueryResult(Struct, name="exchange.exchange-query-result", code=0x0701):
     """The properties of an exchange, or `not_found`."""
 
     type: str | None = field("str8")
@@ -343,8 +304,7 @@ class ExchangeQueryResult(Struct):
     arguments: dict[str, Any] | None = field("map")
 
 
-@struct("exchange.exchange-bound-result", code=0x0702)
-class ExchangeBoundResult(Struct):
+class ExchangeBoundResult(Struct, name="exchange.exchange-bound-result", code=0x0702):
     """The reasons why there is no such binding; no flag set: there is one."""
 
     exchange_not_found: bool = field("bit")
@@ -354,8 +314,7 @@ class ExchangeBoundResult(Struct):
     args_not_matched: bool = field("bit")
 
 
-@command(0x0701, "exchange.declare")
-class ExchangeDeclare(Command):
+class ExchangeDeclare(Command, name="exchange.declare", code=0x0701):
     """Declare an exchange."""
 
     exchange: str = field("str8", required=True)
@@ -367,23 +326,20 @@ class ExchangeDeclare(Command):
     arguments: dict[str, Any] | None = field("map")
 
 
-@command(0x0702, "exchange.delete")
-class ExchangeDelete(Command):
+class ExchangeDelete(Command, name="exchange.delete", code=0x0702):
     """Delete an exchange."""
 
     exchange: str = field("str8", required=True)
     if_unused: bool = field("bit")
 
 
-@command(0x0703, "exchange.query", result="exchange.exchange-query-result")
-class ExchangeQuery(Command):
+class ExchangeQuery(Command, name="exchange.query", code=0x0703, result="exchange.exchange-query-result"):
     """Ask for the properties of an exchange."""
 
     name: str | None = field("str8")
 
 
-@command(0x0704, "exchange.bind")
-class ExchangeBind(Command):
+class ExchangeBind(Command, name="exchange.bind", code=0x0704):
     """Bind a queue to an exchange."""
 
     queue: str = field("str8", required=True)
@@ -392,8 +348,7 @@ class ExchangeBind(Command):
     arguments: dict[str, Any] | None = field("map")
 
 
-@command(0x0705, "exchange.unbind")
-class ExchangeUnbind(Command):
+class ExchangeUnbind(Command, name="exchange.unbind", code=0x0705):
     """Unbind a queue from an exchange."""
 
     queue: str = field("str8", required=True)
@@ -401,8 +356,7 @@ class ExchangeUnbind(Command):
     binding_key: str = field("str8", required=True)
 
 
-@command(0x0706, "exchange.bound", result="exchange.exchange-bound-result")
-class ExchangeBound(Command):
+class ExchangeBound(Command, name="exchange.bound", code=0x0706, result="exchange.exchange-bound-result"):
     """Ask whether there is such a binding."""
 
     exchange: str | None = field("str8")
@@ -414,8 +368,7 @@ class ExchangeBound(Command):
 # Class queue (8, §10.6)
 
 
-@struct("queue.queue-query-result", code=0x0801)
-class QueueQueryResult(Struct):
+class QueueQueryResult(Struct, name="queue.queue-query-result", code=0x0801):
     """The properties of a queue; no field is set if there is no such queue, whatever the specification requires."""
 
     queue: str | None = field("str8")
@@ -428,8 +381,7 @@ class QueueQueryResult(Struct):
     subscriber_count: int | None = field("uint32")
 
 
-@command(0x0801, "queue.declare")
-class QueueDeclare(Command):
+class QueueDeclare(Command, name="queue.declare", code=0x0801):
     """Declare a queue."""
 
     queue: str = field("str8", required=True)
@@ -441,8 +393,7 @@ class QueueDeclare(Command):
     arguments: dict[str, Any] | None = field("map")
 
 
-@command(0x0802, "queue.delete")
-class QueueDelete(Command):
+class QueueDelete(Command, name="queue.delete", code=0x0802):
     """Delete a queue."""
 
     queue: str = field("str8", required=True)
@@ -450,15 +401,13 @@ class QueueDelete(Command):
     if_empty: bool = field("bit")
 
 
-@command(0x0803, "queue.purge")
-class QueuePurge(Command):
+class QueuePurge(Command, name="queue.purge", code=0x0803):
     """Remove all messages from a queue."""
 
     queue: str = field("str8", required=True)
 
 
-@command(0x0804, "queue.query", result="queue.queue-query-result")
-class QueueQuery(Command):
+class QueueQuery(Command, name="queue.query", code=0x0804, result="queue.queue-query-result"):
     """Ask for the properties of a queue."""
 
     queue: str = field("str8", required=True)

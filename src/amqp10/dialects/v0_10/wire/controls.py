@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .struct import Control, Ranges, Struct, control, field, struct
+from .struct import Control, Ranges, Struct, field
 
 # Class connection (1, §9.1: controls)
 
 
-@control(0x0101, "connection.start")
-class ConnectionStart(Control):
+class ConnectionStart(Control, name="connection.start", code=0x0101):
     """The server offers mechanisms and locales, and says what it is."""
 
     server_properties: dict[str, Any] | None = field("map")
@@ -22,8 +21,7 @@ class ConnectionStart(Control):
     locales: list[Any] = field("array", required=True)
 
 
-@control(0x0102, "connection.start-ok")
-class ConnectionStartOk(Control):
+class ConnectionStartOk(Control, name="connection.start-ok", code=0x0102):
     """The client chooses a mechanism, and says what it is."""
 
     client_properties: dict[str, Any] | None = field("map")
@@ -32,22 +30,19 @@ class ConnectionStartOk(Control):
     locale: str = field("str8", required=True, default="en_US")
 
 
-@control(0x0103, "connection.secure")
-class ConnectionSecure(Control):
+class ConnectionSecure(Control, name="connection.secure", code=0x0103):
     """A challenge of the mechanism."""
 
     challenge: bytes = field("vbin32", required=True)
 
 
-@control(0x0104, "connection.secure-ok")
-class ConnectionSecureOk(Control):
+class ConnectionSecureOk(Control, name="connection.secure-ok", code=0x0104):
     """The response to a challenge."""
 
     response: bytes = field("vbin32", required=True)
 
 
-@control(0x0105, "connection.tune")
-class ConnectionTune(Control):
+class ConnectionTune(Control, name="connection.tune", code=0x0105):
     """The server's limits; heartbeats in seconds."""
 
     channel_max: int | None = field("uint16")
@@ -56,8 +51,7 @@ class ConnectionTune(Control):
     heartbeat_max: int | None = field("uint16")
 
 
-@control(0x0106, "connection.tune-ok")
-class ConnectionTuneOk(Control):
+class ConnectionTuneOk(Control, name="connection.tune-ok", code=0x0106):
     """The limits that hold."""
 
     channel_max: int = field("uint16", required=True, default=65535)
@@ -65,8 +59,7 @@ class ConnectionTuneOk(Control):
     heartbeat: int | None = field("uint16")
 
 
-@control(0x0107, "connection.open")
-class ConnectionOpen(Control):
+class ConnectionOpen(Control, name="connection.open", code=0x0107):
     """The client asks for a virtual host, which Qpid's Python client never names, though it is required."""
 
     virtual_host: str = field("str8", required=True, default="")
@@ -74,135 +67,117 @@ class ConnectionOpen(Control):
     insist: bool = field("bit")
 
 
-@control(0x0108, "connection.open-ok")
-class ConnectionOpenOk(Control):
+class ConnectionOpenOk(Control, name="connection.open-ok", code=0x0108):
     """The server opens the connection."""
 
     known_hosts: list[Any] | None = field("array")
 
 
-@control(0x0109, "connection.redirect")
-class ConnectionRedirect(Control):
+class ConnectionRedirect(Control, name="connection.redirect", code=0x0109):
     """Connect to `host` instead."""
 
     host: str = field("str16", required=True)
     known_hosts: list[Any] | None = field("array")
 
 
-@control(0x010A, "connection.heartbeat")
-class ConnectionHeartbeat(Control):
+class ConnectionHeartbeat(Control, name="connection.heartbeat", code=0x010A):
     """A sign of life."""
 
 
-@control(0x010B, "connection.close")
-class ConnectionClose(Control):
+class ConnectionClose(Control, name="connection.close", code=0x010B):
     """Close the connection; `reply_code` says why."""
 
     reply_code: int = field("uint16", required=True)
     reply_text: str | None = field("str8")
 
 
-@control(0x010C, "connection.close-ok")
-class ConnectionCloseOk(Control):
+class ConnectionCloseOk(Control, name="connection.close-ok", code=0x010C):
     """Acknowledge connection.close."""
 
 
 # Class session (2, §9.2: controls)
 
 
-@struct("session.command-fragment", size_width=0, pack_width=0)
-class CommandFragment(Struct):
+class CommandFragment(Struct, name="session.command-fragment", size_width=0, pack_width=0):
     """Octets of one command."""
 
     command_id: int = field("sequence-no", required=True)
     byte_ranges: Ranges = field("byte-ranges", required=True)
 
 
-@control(0x0201, "session.attach")
-class SessionAttach(Control):
+class SessionAttach(Control, name="session.attach", code=0x0201):
     """Attach the channel to a session by its name."""
 
     name: bytes = field("vbin16", required=True)
     force: bool = field("bit")
 
 
-@control(0x0202, "session.attached")
-class SessionAttached(Control):
+class SessionAttached(Control, name="session.attached", code=0x0202):
     """Confirm session.attach."""
 
     name: bytes = field("vbin16", required=True)
 
 
-@control(0x0203, "session.detach")
-class SessionDetach(Control):
+class SessionDetach(Control, name="session.detach", code=0x0203):
     """Leave the session, which lives on for its timeout."""
 
     name: bytes = field("vbin16", required=True)
 
 
-@control(0x0204, "session.detached")
-class SessionDetached(Control):
+class SessionDetached(Control, name="session.detached", code=0x0204):
     """The session is detached, on request or not; `code` says why."""
 
     name: bytes = field("vbin16", required=True)
     code: int = field("uint8", required=True, default=0)
 
 
-@control(0x0205, "session.request-timeout")
-class SessionRequestTimeout(Control):
+class SessionRequestTimeout(Control, name="session.request-timeout", code=0x0205):
     """Ask for the time that the session may outlive its transport, seconds; absent: forever."""
 
     timeout: int | None = field("uint32")
 
 
-@control(0x0206, "session.timeout")
-class SessionTimeout(Control):
+class SessionTimeout(Control, name="session.timeout", code=0x0206):
     """Grant the time that the session outlives its transport, seconds; absent: forever."""
 
     timeout: int | None = field("uint32")
 
 
-@control(0x0207, "session.command-point")
-class SessionCommandPoint(Control):
+class SessionCommandPoint(Control, name="session.command-point", code=0x0207):
     """The id of the command that comes next, and the octet within it; an absent offset means 0."""
 
     command_id: int = field("sequence-no", required=True)
     command_offset: int = field("uint64", required=True, default=0)
 
 
-@control(0x0208, "session.expected")
-class SessionExpected(Control):
+class SessionExpected(Control, name="session.expected", code=0x0208):
     """The commands that this side is missing after it was attached again; empty: it does not know the session."""
 
     commands: Ranges = field("sequence-set", required=True)
     fragments: list[Any] | None = field("array")
 
 
-@control(0x0209, "session.confirmed")
-class SessionConfirmed(Control):
+class SessionConfirmed(Control, name="session.confirmed", code=0x0209):
     """These commands need not be replayed."""
 
     commands: Ranges = field("sequence-set", default=())
     fragments: list[Any] | None = field("array")
 
 
-@control(0x020A, "session.completed")
-class SessionCompleted(Control):
+class SessionCompleted(Control, name="session.completed", code=0x020A):
     """These commands are completed."""
 
     commands: Ranges = field("sequence-set", default=())
     timely_reply: bool = field("bit")
 
 
-@control(0x020B, "session.known-completed")
-class SessionKnownCompleted(Control):
+class SessionKnownCompleted(Control, name="session.known-completed", code=0x020B):
     """These completions need not be sent again."""
 
     commands: Ranges = field("sequence-set", default=())
 
 
-@control(0x020C, "session.flush")
-class SessionFlush(Control):
+class SessionFlush(Control, name="session.flush", code=0x020C):
     """Send the controls asked for now."""
 
     expected: bool = field("bit")
@@ -210,8 +185,7 @@ class SessionFlush(Control):
     completed: bool = field("bit")
 
 
-@control(0x020D, "session.gap")
-class SessionGap(Control):
+class SessionGap(Control, name="session.gap", code=0x020D):
     """These commands will never come."""
 
     commands: Ranges = field("sequence-set", default=())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .struct import Command, Struct, command, field, struct
+from .struct import Command, Struct, field
 
 _STRUCTS: Final = """
 file.file-properties 9 1 content_type:str8 content_encoding:str8 headers:map priority:uint8 reply_to:str8
@@ -42,7 +42,7 @@ stream.deliver 10 8 * consumer_tag:str8 delivery_tag:uint64 exchange:str8 queue:
 
 
 def _read_rows(rows: str, base: type[Any]) -> dict[str, type[Any]]:
-    """Return a class for each row by its name, declared as `command` and `struct` do it."""
+    """Return a class for each row, by its name."""
     made: dict[str, type[Any]] = {}
     for row in rows.strip().replace("\n  ", " ").splitlines():
         name, class_code, own_code, *rest = row.split()
@@ -50,10 +50,10 @@ def _read_rows(rows: str, base: type[Any]) -> dict[str, type[Any]]:
         for each, _, kind in (word.partition(":") for word in rest if word != "*"):
             fields[each] = field(kind.rstrip("!"), required=kind.endswith("!"))
         title = (name if base is Command else name.partition(".")[2]).title().replace(".", "").replace("-", "")
-        bare = type(title, (base,), fields | {"__annotations__": fields})
-        code = int(class_code) << 8 | int(own_code)
-        declare = struct(name, code=code) if base is Struct else command(code, name, content="*" in rest)
-        made[name] = declare(bare)
+        facts = {"name": name, "code": int(class_code) << 8 | int(own_code)}
+        if base is Command:
+            facts["content"] = "*" in rest
+        made[name] = type(title, (base,), fields, **facts)
     return made
 
 

@@ -1,7 +1,6 @@
 """Declarations of controls, commands and structs; encoder and decoder follow from them (0-10 §3.7 "Packing").
 
-    @command(4, 2)
-    class MessageAccept(Command):
+    class MessageAccept(Command, code=0x0402, name="message.accept"):
         transfers: Ranges = field("sequence-set", required=True)
 
 Fields come packed, after a set of flags: bit i for field i, counted from the lowest bit of the first octet. A field
@@ -11,9 +10,9 @@ whose flag is 0 is absent and takes up no octets. A field of type bit consists o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct as Layout
-from typing import Any, ClassVar, Final, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from ....errors import DecodeError, EncodeError
 from .values import (
@@ -59,6 +58,7 @@ def field(type: str, *, required: bool = False, default: Any = None) -> Any:  # 
     return Field("", type, required, False if type == "bit" else default)
 
 
+@dataclass_transform()
 class Packed:
     """The base of controls, commands and structs: a sequence of fields.
 
@@ -70,8 +70,6 @@ class Packed:
         pack_width: octets of flags; 0: every field is present.
     """
 
-    __slots__ = ()
-
     spec_code: ClassVar[int] = 0
     spec_name: ClassVar[str]
     fields: ClassVar[tuple[Field, ...]] = ()
@@ -79,6 +77,20 @@ class Packed:
     pack_width: ClassVar[int] = 2
     _codecs: ClassVar[tuple[tuple[int, str, Any, Any, bool], ...]]
     _flags_known: ClassVar[int]
+
+    def __init_subclass__(cls, *, name: str = "", code: int = 0) -> None:
+        if not name:
+            return  # the base of a kind
+        declared = [(key, each) for key, each in vars(cls).items() if isinstance(each, Field)]
+        cls.spec_name, cls.spec_code = name, code
+        cls.fields = tuple(replace(each, name=key) for key, each in declared)
+        cls._flags_known = (1 << len(cls.fields)) - 1
+        codecs = []
+        for place, each in enumerate(cls.fields):
+            delattr(cls, each.name)
+            write, read = _CODECS[each.type] if each.type in _CODECS else _of_struct(_BY_NAME[each.type])
+            codecs.append((1 << place, each.name, write, read, each.required))
+        cls._codecs = tuple(codecs)
 
     def __init__(self, *values: Any, **named: Any) -> None:
         for each, value in zip(self.fields, values, strict=False):
@@ -163,7 +175,9 @@ class Packed:
 class Control(Packed):
     """A control of a connection or session; controls have no numbers."""
 
-    __slots__ = ()
+    def __init_subclass__(cls, *, name: str, code: int) -> None:
+        super().__init_subclass__(name=name, code=code)
+        CONTROLS[code] = cls
 
     def encode(self) -> bytes:
         """Encode the payload of the control's frame."""
@@ -179,11 +193,14 @@ class Command(Packed):
         sync: the peer wants to know soon that the command is completed.
     """
 
-    __slots__ = ("sync",)
-
-    sync: bool
+    sync = False
     result: ClassVar[str | None] = None
     has_content: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, name: str, code: int, result: str | None = None, content: bool = False) -> None:
+        super().__init_subclass__(name=name, code=code)
+        cls.result, cls.has_content = result, content
+        COMMANDS[code] = cls
 
     def encode(self, sync: bool = False) -> bytes:
         """Encode the payload of the command's segment, with the session header."""
@@ -191,9 +208,14 @@ class Command(Packed):
 
 
 class Struct(Packed):
-    """A struct: fields within a field, map or header segment."""
+    """A struct: fields within a field, map or header segment. Its name is a type for fields."""
 
-    __slots__ = ()
+    def __init_subclass__(cls, *, name: str, code: int = 0, size_width: int = 4, pack_width: int = 2) -> None:
+        super().__init_subclass__(name=name, code=code)
+        cls.size_width, cls.pack_width = size_width, pack_width
+        _BY_NAME[name] = cls
+        if code:
+            STRUCTS[code] = cls
 
     def encode(self) -> bytes:
         """Encode size, code if the struct has one, flags and fields."""
@@ -324,72 +346,6 @@ def _expect(kind: type[Struct], found: Any) -> Any:
     if type(found) is not kind:
         raise DecodeError(f"expected {kind.spec_name}, found {found!r:.80}")
     return found
-
-
-P = TypeVar("P", bound=Packed)
-
-
-def _declare(bare: type[P], code: int, name: str, **facts: Any) -> type[P]:
-    namespace = {key: value for key, value in vars(bare).items() if key not in ("__dict__", "__weakref__")}
-    declared = [(key, namespace.pop(key)) for key in bare.__annotations__ if isinstance(namespace.get(key), Field)]
-    fields = tuple(Field(key, each.type, each.required, each.default) for key, each in declared)
-    namespace |= {
-        "__slots__": tuple(each.name for each in fields),
-        "spec_code": code,
-        "spec_name": name,
-        "fields": fields,
-    }
-    namespace |= {"__match_args__": namespace["__slots__"], "_flags_known": (1 << len(fields)) - 1, **facts}
-    codecs = []
-    for place, each in enumerate(fields):
-        write, read = _CODECS[each.type] if each.type in _CODECS else _of_struct(_BY_NAME[each.type])
-        codecs.append((1 << place, each.name, write, read, each.required))
-    namespace["_codecs"] = tuple(codecs)
-    metaclass: Any = type(bare)
-    cls: type[P] = metaclass(bare.__name__, bare.__bases__, namespace)
-    cls.__qualname__ = bare.__qualname__
-    return cls
-
-
-C = TypeVar("C", bound=Control)
-M = TypeVar("M", bound=Command)
-S = TypeVar("S", bound=Struct)
-
-
-@dataclass_transform()
-def control(code: int, name: str) -> Callable[[type[C]], type[C]]:
-    """Make a class of declared fields a control; the first octet of `code` is the class code."""
-
-    def declare(bare: type[C]) -> type[C]:
-        CONTROLS[code] = cls = _declare(bare, code, name)
-        return cls
-
-    return declare
-
-
-@dataclass_transform()
-def command(code: int, name: str, *, result: str | None = None, content: bool = False) -> Callable[[type[M]], type[M]]:
-    """Make a class of declared fields a command."""
-
-    def declare(bare: type[M]) -> type[M]:
-        COMMANDS[code] = cls = _declare(bare, code, name, result=result, has_content=content)
-        return cls
-
-    return declare
-
-
-@dataclass_transform()
-def struct(name: str, *, code: int = 0, size_width: int = 4, pack_width: int = 2) -> Callable[[type[S]], type[S]]:
-    """Make a class of declared fields a struct, and its name a type for fields."""
-
-    def declare(bare: type[S]) -> type[S]:
-        cls = _declare(bare, code, name, size_width=size_width, pack_width=pack_width)
-        _BY_NAME[name] = cls
-        if code:
-            STRUCTS[code] = cls
-        return cls
-
-    return declare
 
 
 def decode_control(data: bytes) -> Control:
