@@ -129,6 +129,23 @@ class AckBatcher:
         self._run = max(self._run, number)
 
 
+class NoAcks:
+    """Takes the place of an `AckBatcher` for a consumer whose deliveries need no ack."""
+
+    counted_from = 0
+
+    def add(self, number: int, verb: int) -> None: ...
+
+    def extend_run(self, number: int) -> bool:
+        return False
+
+    def add_run(self, first: int, last: int) -> None: ...
+
+    def forget(self, last: int) -> None: ...
+
+    def flush(self) -> None: ...
+
+
 def outcome(number: int, verb: int, *, nack: bool = False) -> Method:
     """Return the method by which a consumer settles a delivery.
 

@@ -83,6 +83,30 @@ def test_credit() -> None:
     assert said(engine) == []
 
 
+def test_many_at_once() -> None:
+    """Replies that come in one read arrive in order, whether their numbers count up or all are the same."""
+    for numbers in (range(1, 41), [1] * 40):
+        engine = opened(**CAN)
+        link = asking(engine)
+        content(engine, BasicGetOk(1, False, "", "mailbox", 0), b"", reply_to=f"{REPLIES}.its-own")
+        engine.data_to_send()
+        link.flow(30)
+        framing, encode = V0_9_1.framing, V0_9_1.methods.encode
+        replies = b"".join(
+            framing.frame(1, 1, encode(BasicDeliver("replies", number, False, "", "k")))
+            + framing.message(1, 60, b"\0\0", b"%02d" % index, 4096)
+            for index, number in enumerate(numbers)
+        )
+        engine.receive_data(replies)
+        link.materialize(40)
+        assert [Message.decode(each.payload).body for each in link.incoming] == [b"%02d" % index for index in range(30)]
+        link.flow(10)
+        link.materialize(40)
+        assert [Message.decode(each.payload).body for each in link.incoming] == [b"%02d" % index for index in range(40)]
+        assert link.credit == 0
+        assert said(engine) == []
+
+
 def test_no_address() -> None:
     """A server that knows the name and not the thing: the link ends, or the connection where it makes no sense."""
     engine = opened(**CAN)

@@ -87,7 +87,7 @@ def agree(
 def left_behind(link: ReceiverLink) -> list[Any]:
     """Return what the link knows of the last message, and its counts."""
     known = vars(link)
-    counted = [known[name] for name in ("_last", "_unacked", "_prefetch", "_route")]
+    counted = [known["_last"], known["_prefetch"].unacked, known["_prefetch"].count, known["_route"]]
     counted.append(channel_of(link).properties_octets)
     return [*counted, known["_acks"].done, known["_acks"].counted_from]
 

@@ -245,7 +245,7 @@ class ClientConnection(Connection):
         connection lasts.
         """
         users = [channel.user for channel in self.engine.channels.values()]
-        links = [each for each in users if isinstance(each, ClientReceiver) and each.getting]
+        links = [each for each in users if isinstance(each, ClientReceiver) and each.drain.getting]
         streams = {link.address.key or "" for link in links if f"'{link.address.key}'" in (cause.description or "")}
         self.engine.streams |= streams
         return ConnectionClosed("amqp:connection:forced", cause.description, cause.info) if streams else cause

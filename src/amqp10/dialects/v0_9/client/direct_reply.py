@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ....engine import FlowReceived, Handlers
+from ....engine import Handlers
 from ....errors import DecodeError, LinkDetached
 from ....messaging import Error, Source, Target
 from ..channel import BASIC
@@ -31,18 +31,6 @@ from .receiver import ClientReceiver
 from .receiving.consumer import Consumer
 
 
-class NoAcks:
-    """Takes the place of an `AckBatcher` for deliveries that need no ack."""
-
-    def add(self, number: int, verb: int) -> None: ...
-
-    def add_run(self, first: int, last: int) -> None: ...
-
-    def forget(self, last: int) -> None: ...
-
-    def flush(self) -> None: ...
-
-
 class DirectReplies(ClientReceiver):
     """A receiver of replies; all are settled. See `ReceiverLink` for the contract.
 
@@ -55,9 +43,10 @@ class DirectReplies(ClientReceiver):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.replies_at: str = ""
-        self._settled = True
         self._mailbox = ""  # the queue through which it learns its address
-        self._consumer = Consumer(self, "replies")
+
+    def new_consumer(self) -> Consumer:
+        return Consumer(self, "replies", no_ack=True)
 
     # Attaching
 
@@ -68,8 +57,8 @@ class DirectReplies(ClientReceiver):
         return QueueDeclare(exclusive=True, auto_delete=True)
 
     def prepare(self) -> None:
-        self._consumer.start(0)
-        self._ask(BasicConsume(queue=DIRECT_REPLY, consumer_tag=self._consumer.tag, no_ack=True))
+        self.consumer.start(0)
+        self._ask(BasicConsume(queue=DIRECT_REPLY, consumer_tag=self.consumer.tag, no_ack=True))
         self._waits_for += 1  # for the address
 
     def receive_mailbox(self, method: QueueDeclareOk) -> None:
@@ -84,7 +73,7 @@ class DirectReplies(ClientReceiver):
         self._answered()
 
     def receive_consume(self, method: BasicConsumeOk) -> None:
-        self._consumer.advance(Step.RECEIVE_CONSUME_OK)
+        self.consumer.advance(Step.RECEIVE_CONSUME_OK)
         self._answered()
 
     def receive_get(self, payload: bytes) -> None:
@@ -107,17 +96,3 @@ class DirectReplies(ClientReceiver):
 
     def found(self, terminus: Source | Target) -> str | None:
         return self.replies_at
-
-    def begin_flow(self) -> None:
-        self._acks: Any = NoAcks()
-
-    # Credit: replies cannot wait at the broker
-
-    def _adjust(self) -> None:
-        if self._draining:
-            self._draining = False
-            self._give_back_credit()
-            self.engine.emit(FlowReceived(self, True))
-
-    def _widen(self, wanted: int) -> None:
-        """Do nothing: deliveries that need no ack do not use up the prefetch."""

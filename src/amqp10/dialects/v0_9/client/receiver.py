@@ -17,7 +17,6 @@ from struct import pack
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import (
-    FlowReceived,
     Handlers,
     IncomingDelivery,
     LinkTerms,
@@ -30,7 +29,7 @@ from ....messaging.payloads import ForeignPayload
 from ..._kit.lazy_deliveries import LazyReceiver
 from ..._kit.links import PlainReceiver
 from ..._kit.partial import advice, largest_in_part
-from ..acks import ACCEPT, REQUEUE, AckBatcher, outcome, verb_of
+from ..acks import ACCEPT, REQUEUE, AckBatcher, NoAcks, outcome, verb_of
 from ..channel import Channel
 from ..codes import Fault, as_error, as_exception
 from ..message.from_basic import read_route
@@ -43,15 +42,15 @@ from ..wire.methods import (
     BasicCancelOk,
     BasicConsumeOk,
     BasicDeliver,
-    BasicGet,
     BasicGetEmpty,
-    BasicQos,
     BasicQosOk,
     BasicRecoverOk,
 )
 from ..wire.rare_methods import BasicRecoverSyncOk
 from .link import ClientLink
 from .receiving.consumer import Consumer
+from .receiving.drain import Drain
+from .receiving.prefetch import MAX_PREFETCH, NO_LIMIT, Prefetch
 from .receiving.prefetch_buffer import PrefetchBuffer
 from .receiving.recoveries import Recoveries
 from .transactional_channel import TransactionalChannel
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from .parents import ClientLinkSession
 
 DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
-MAX_PREFETCH = 0xFFFF
 ANY_SIZE = 0xFFFF_FFFF  # of a frame
 # The least prefetch of a consumer for whose place others wait: a new one, for another prefetch, would lose the place.
 PLACE_PREFETCH = 1000
@@ -90,29 +88,30 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
     def __init__(self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         ClientLink.__init__(self, session, terms, resuming)
         LazyReceiver.__init__(self)
-        self._settled = terms.settle_mode == "settled"
         self.largest: int | None = terms.max_message_size or None
+        self.consumer: Consumer = self.new_consumer()
+        self.drain: Drain = Drain(self, session, self.consumer)
+        self._settled = terms.settle_mode == "settled" or self.consumer.no_ack
+        self._prefetch = Prefetch(NO_LIMIT if self.consumer.no_ack else 0)
         self._prefetched = PrefetchBuffer()
-        self._consumer = Consumer(self, self.name)
-        self._prefetch = 0
-        self._min_prefetch = 0  # the least prefetch that the user wants
         self._recoveries = Recoveries(self, session)
-        self._unacked = 0  # deliveries of the present consumer without an ack
         self._last = 0  # the number of the last delivery
-        self._draining = False
-        self.getting: bool = False
         self._settling_all = False  # whether the acks being written are those of a transaction
         self._scanner: DeliveryScanner | None = None  # of its consumer's messages
         self._begin = b""  # of the last delivery's method, up to the consumer's tag
         self._number_octets = b""
         self._route = b""
 
+    def new_consumer(self) -> Consumer:
+        """Make the consumer of the link."""
+        return Consumer(self, self.name)
+
     @property
     def settled_by_sender(self) -> bool:
         return self._settled
 
     def check_encodable(self) -> None:
-        self.engine.encode(self._consumer.consume())
+        self.engine.encode(self.consumer.consume())
 
     def applied(self) -> dict[Any, Any] | None:
         source = self.terms.source
@@ -120,7 +119,8 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
 
     def begin_flow(self) -> None:
         nack = "basic.nack" in self.session.connection.capabilities
-        self._acks = AckBatcher(self.channel, self._acked, partial(outcome, nack=nack))
+        batcher = AckBatcher(self.channel, self._acked, partial(outcome, nack=nack))
+        self._acks = NoAcks() if self.consumer.no_ack else batcher
         self._adjust()
 
     # Credit
@@ -133,7 +133,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         if not 0 <= credit <= 0xFFFF_FFFF:
             raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
         self.credit = credit
-        self._draining = drain
+        self.drain.on = drain
         while self._prefetched and self.credit > 0:
             self._hand_out(self._prefetched.take(self.credit))
         self._adjust()
@@ -144,56 +144,58 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         Steps are taken one at a time: RabbitMQ 4.0 has an internal error when a consumer is cancelled right after the
         method that makes it.
         """
-        if not self.attached or self._consumer.changing:
+        consumer, drain = self.consumer, self.drain
+        if not self.attached or consumer.changing:
             return
         wanted = self.credit - len(self._prefetched)
-        if self._consumer.state is ConsumerState.NONE:
-            if self._draining:
-                self._get()
-            elif wanted > 0 and not self.getting:
+        if drain.on and (consumer.no_ack or consumer.state is ConsumerState.NONE):
+            get = drain.step()
+            if get is not None:
+                self.channel.write(get)
+        elif consumer.state is ConsumerState.NONE:
+            if wanted > 0 and not drain.getting:
                 self._start(wanted)
-        elif self._draining or (self.credit <= 0 and not self._keeps_consumer):
-            self.channel.write(self._consumer.cancel())
-        elif wanted > 0 and self._unacked >= self._prefetch:
+        elif drain.on or (self.credit <= 0 and not self._keeps_consumer):
+            self.channel.write(consumer.cancel())
+        elif wanted > 0 and self._prefetch.room <= 0:
             self._acks.flush()
-            if self._unacked >= self._prefetch:
+            if self._prefetch.room <= 0:
                 self._widen(wanted)
 
     @property
     def _keeps_consumer(self) -> bool:
         """Return whether the consumer stays at the peer even without credit."""
-        return self.refills or self._consumer.holds_exclusive_slot
+        return self.refills or self.consumer.holds_exclusive_slot
 
     def _start(self, wanted: int) -> None:
         by_consumer = self.session.connection.prefetch_by_consumer
         self._set_prefetch(wanted if by_consumer else wanted + len(self._unsettled) + len(self._prefetched))
-        self._consumer.start(self._last)
-        self.channel.write(self._consumer.consume())
+        self.consumer.start(self._last)
+        self.channel.write(self.consumer.consume())
 
-    def _set_prefetch(self, prefetch: int) -> None:
-        least = PLACE_PREFETCH if self._consumer.holds_exclusive_slot else 1
-        before = self._prefetch if self.refills else 1
-        self._prefetch = min(max(prefetch, before, least, self._min_prefetch), MAX_PREFETCH)
-        self.channel.write(BasicQos(prefetch_count=self._prefetch))
+    def _set_prefetch(self, wanted: int) -> None:
+        least = PLACE_PREFETCH if self.consumer.holds_exclusive_slot else 1
+        before = self._prefetch.count if self.refills else 1
+        self.channel.write(self._prefetch.set(max(wanted, before, least)))
 
     def _widen(self, wanted: int) -> None:
         """Make room for more unacked deliveries: by a wider prefetch, or by another consumer that has one."""
         if self.session.connection.prefetch_by_consumer:
-            self.channel.write(self._consumer.cancel())
-        elif self._prefetch < MAX_PREFETCH:
-            self._set_prefetch(self._unacked + wanted)
+            self.channel.write(self.consumer.cancel())
+        elif self._prefetch.count < MAX_PREFETCH:
+            self._set_prefetch(self._prefetch.unacked + wanted)
 
     def receive_qos(self, _: BasicQosOk) -> None:
         pass
 
     def receive_consume(self, method: BasicConsumeOk) -> None:
-        self._consumer.advance(Step.RECEIVE_CONSUME_OK)
+        self.consumer.advance(Step.RECEIVE_CONSUME_OK)
         if self.session.connection.prefetch_by_consumer:
-            self._acks.counted_from, self._unacked = self._last, 0
+            self._acks.counted_from, self._prefetch.unacked = self._last, 0
         self._adjust()
 
     def receive_cancel_ok(self, method: BasicCancelOk) -> None:
-        consumer = self._consumer
+        consumer = self.consumer
         consumer.advance(Step.RECEIVE_CANCEL_OK)
         if self._last != consumer.after:  # else the place is unchanged
             consumer.place = place_after(self.channel.properties_octets, self.engine.variant.tables)
@@ -207,24 +209,10 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
 
     def receive_cancel(self, method: BasicCancel) -> None:
         """End the link, because the peer has cancelled the consumer: its queue is gone."""
-        if method.consumer_tag == self._consumer.tag:
+        if method.consumer_tag == self.consumer.tag:
             self.cancelled(
                 LinkDetached("amqp:resource-deleted", "the peer canceled the consumer, for its queue no longer exists")
             )
-
-    # Draining
-
-    def _get(self) -> None:
-        if self.credit <= 0:
-            self._draining = False
-            self.credit = 0
-            self.engine.emit(FlowReceived(self, True))
-        elif self._consumer.is_on_stream:
-            self._give_back_credit()  # a stream has no basic.get: to ask for it would end the connection
-            self._get()
-        elif not self.getting:
-            self.getting = True
-            self.channel.write(BasicGet(queue=self.address.key or ""))
 
     def receive_get(self, payload: bytes) -> None:
         self.channel.check_shape(payload)
@@ -233,26 +221,21 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         self.channel.expect_content(self._got)
 
     def _got(self, body: bytes) -> None:
-        self.getting = False
+        self.drain.getting = False
         self._delivered(body)
         self._adjust()
 
     def receive_empty(self, _: BasicGetEmpty) -> None:
-        self.getting = False
-        if self._draining:
-            self._give_back_credit()
+        self.drain.getting = False
+        if self.drain.on:
+            self.drain.give_back()
         self._adjust()
-
-    def _give_back_credit(self) -> None:
-        """Set the credit to 0, and report that no message comes for what is left of it."""
-        given_back, self.credit = self.credit, 0
-        self.engine.emit(FlowReceived(self, False, given_back))
 
     # Deliveries
 
     def receive_run(self, reader: FrameReader) -> bool:
         """Do for a run of messages, column by column, what `receive_deliver` and `_delivered` do for each."""
-        scanner, free, channel = self._scanner, self._prefetch - self._unacked, self.channel
+        scanner, free, channel = self._scanner, self._prefetch.room, self.channel
         if scanner is None or free <= 0 or channel.take is not None or channel.state is not ChannelState.OPEN:
             return False
         run = reader.run(scanner, free, self.largest or ANY_SIZE)
@@ -276,12 +259,12 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
             return True
         channel.properties_octets = properties[-1]  # they say the place in a stream
         self._last += count
-        self._unacked += count
+        self._prefetch.unacked += count
         arrived = ContentRun(self.delivery_type, self._settled, numbers, incoming.head, run)
         is_more = count > self.credit
         if self.credit > 0:
             self._hand_out(arrived.cut(self.credit) if is_more else arrived)
-            if self.credit <= 0 or self._unacked >= self._prefetch:
+            if self.credit <= 0 or self._prefetch.room <= 0:
                 self._adjust()
         if is_more:
             self._prefetched.add_run(arrived)
@@ -328,11 +311,11 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
                 soft=True,
             )
         self._last = number
-        self._unacked += 1
+        self._prefetch.unacked += 1
         delivery = self.delivery_type(self, number, octets, payload, self._settled)
         if self.credit > 0:
             self._hand_out(delivery)
-            if self.credit <= 0 or self._unacked >= self._prefetch:
+            if self.credit <= 0 or self._prefetch.room <= 0:
                 self._adjust()
         else:
             self._prefetched.add(delivery)
@@ -380,7 +363,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
 
     def _acked(self, count: int) -> None:
         """Note that `count` acks of the present consumer were written; commit them if the channel is transactional."""
-        self._unacked -= count
+        self._prefetch.unacked -= count
         if self.channel.transactional and not self._settling_all:
             self.channel.commit()
 
@@ -413,9 +396,9 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         """Carry out a request that concerns this link."""
         request = pending.request
         if isinstance(request, LimitUnsettled):
-            self._min_prefetch = min(max(request.count, 0), MAX_PREFETCH)
-            if self._consumer.state is ConsumerState.CONSUMING and self._prefetch < self._min_prefetch:
-                self._widen(self._min_prefetch)
+            self._prefetch.least = least = max(1, min(request.count, MAX_PREFETCH))
+            if self.consumer.state is ConsumerState.CONSUMING and self._prefetch.count < least:
+                self._widen(least)
             pending.answer(None)
             self.engine.emit(RequestAnswered(pending))
         else:
@@ -429,7 +412,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         self.unsettled.clear()
         self._prefetched.drop()
         self._acks.forget(self._last)
-        self._unacked = 0
+        self._prefetch.unacked = 0
         for delivery in gone:
             if delivery in self.incoming:
                 self.incoming.remove(delivery)

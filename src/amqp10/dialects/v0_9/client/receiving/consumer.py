@@ -42,17 +42,19 @@ class Consumer(Machine[ConsumerState]):
         changing: a consume or cancel was sent, and the peer did not answer it yet.
         place: in a stream, the offset at which the next consumer begins; None before the first message, and for other
             queues.
+        no_ack: the peer takes each delivery for acked.
     """
 
     noun = "consumer"
     transitions: ClassVar[dict[tuple[ConsumerState, Step], ConsumerState]] = CONSUMER
 
-    def __init__(self, link: ConsumingLink, name: str) -> None:
+    def __init__(self, link: ConsumingLink, name: str, *, no_ack: bool = False) -> None:
         self.state = ConsumerState.NONE
         self.tag: str = ""
         self.after: int = 0
         self.changing: bool = False
         self.place: int | None = None
+        self.no_ack = no_ack
         self._link = link
         self._name = name.encode()[:MAX_NAME].decode(errors="ignore")
         self._count = 0
@@ -64,11 +66,15 @@ class Consumer(Machine[ConsumerState]):
         self.after = after
         self.advance(Step.SEND_CONSUME)
 
+    @property
+    def queue(self) -> str:
+        return self._link.address.key or ""
+
     def consume(self) -> BasicConsume:
         """Return the method that asks for the consumer."""
         link = self._link
         return BasicConsume(
-            queue=link.address.key or "",
+            queue=self.queue,
             consumer_tag=self.tag,
             exclusive=bool(link.terms.properties.get("exclusive")),
             arguments=consumer_arguments(link.terms, self.place),
@@ -86,11 +92,12 @@ class Consumer(Machine[ConsumerState]):
         return bool(link.terms.properties.get("exclusive")) or link.address.key in link.engine.single_active
 
     @property
-    def is_on_stream(self) -> bool:
-        """Return whether the queue is known to be a stream."""
+    def gets(self) -> bool:
+        """Return whether basic.get can take messages in its place: a stream would end the connection over that."""
         link = self._link
         known = link.address.key in link.engine.streams
-        return known or self.place is not None or bool(stream_arguments(link.terms.source))
+        is_stream = known or self.place is not None or bool(stream_arguments(link.terms.source))
+        return not (self.no_ack or is_stream)
 
     def entered(self, state: ConsumerState) -> None:
         self.changing = state in (ConsumerState.STARTING, ConsumerState.CANCELLING)
