@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 
 from amqp10 import Message
-from amqp10.azure import Rule, ServiceBus, SqlFilter
+from amqp10.azure import Rule, ServiceBus, SqlRuleFilter
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import (
     EMULATOR_RULE,
@@ -67,7 +67,7 @@ async def one_after_the_other(bus: ServiceBus) -> None:
 
 async def rules(bus: ServiceBus) -> None:
     red = bus.rules("fruit", "red")
-    await red.add(Rule("red", SqlFilter("color = 'red'")))
+    await red.add(Rule("red", SqlRuleFilter("color = 'red'")))
     await red.remove("$Default")
     async with bus.sender("fruit") as sender:
         await sender.send(Message(b"banana", application_properties={"color": "yellow"}))

@@ -297,10 +297,12 @@ def test_out_of_range(call: Callable[[], Any], text: str) -> None:
 
 
 FACTS = {
-    *("BridgePlan", "BridgeReport", "ConnectionAttempted", "ConnectionRestored", "DeliveriesStale", "ExchangeFacts"),
+    *("BridgePlan", "BridgeReport", "ConnectionAttempted", "ConnectionRestored", "DeliveriesStale"),
+    *("ExchangeFacts", "ExchangeSnapshot"),
     *("Health", "HubProperties", "LastEvent", "LinkHealth", "MessagesRepeated", "MessagesUncertain"),
-    *("PartitionProperties", "QuarantinedMessage", "QueueFacts", "QueueInfo", "StoredDelivery", "SubscriptionFacts"),
-    *("TokenRefused", "TokenRenewed", "TopicFacts"),
+    *("PartitionProperties", "QuarantinedMessage", "QueueFacts", "QueueInfo", "QueueSnapshot"),
+    *("StoredDelivery", "SubscriptionSnapshot"),
+    *("TokenRefused", "TokenRenewed", "TopicSnapshot"),
 }
 """Classes whose objects the package makes, for programs to read."""
 

@@ -117,6 +117,32 @@ def test_dir(name: str) -> None:
     assert dir(module) == sorted(module.__all__)
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "now"),
+    [
+        *(
+            (package, f"{kind}Filter", f"{kind}RuleFilter")
+            for package in ("amqp10.azure", "amqp10.broker.azure")
+            for kind in ("Correlation", "False", "Sql", "True")
+        ),
+        *(
+            ("amqp10.broker", f"{kind}Facts", f"{kind}Snapshot")
+            for kind in ("Exchange", "Queue", "Subscription", "Topic")
+        ),
+    ],
+)
+def test_names_in_packages_of_before(name: str, before: str, now: str) -> None:
+    """A name that was changed still works, with a warning that names its successor, and is not listed."""
+    module = importlib.import_module(name)
+    with pytest.warns(DeprecationWarning, match=f"^{name}.{before} is called {now} now$") as warned:
+        found = getattr(module, before)
+    assert found is getattr(module, now)
+    assert [each.filename for each in warned] == [__file__]
+    assert before not in dir(module)
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'missing'"):
+        _ = module.missing
+
+
 def test_signature_of_messages() -> None:
     """`help` and editors show the fields of a message by name; a subclass has the signature of its own constructor."""
     parameters = inspect.signature(amqp10.Message).parameters

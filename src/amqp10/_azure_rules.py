@@ -11,18 +11,18 @@ from ._arguments import check_type, without_secrets
 
 
 @dataclass(frozen=True, slots=True)
-class TrueFilter:
+class TrueRuleFilter:
     """A filter that all messages pass."""
 
 
 @dataclass(frozen=True, slots=True)
-class FalseFilter:
+class FalseRuleFilter:
     """A filter that no message passes."""
 
 
 @dataclass(frozen=True, slots=True)
-class SqlFilter:
-    """A filter by an SQL condition: `SqlFilter("color = 'red' AND sys.Label LIKE 'eu-%'")`.
+class SqlRuleFilter:
+    """A filter by an SQL condition: `SqlRuleFilter("color = 'red' AND sys.Label LIKE 'eu-%'")`.
 
     The condition is parsed by its receiver: by the service when the rule is added, by the emulator when configured.
 
@@ -44,8 +44,8 @@ class SqlFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class CorrelationFilter:
-    """A filter by values, which must all be equal: `CorrelationFilter(label="red", properties={"n": 1})`.
+class CorrelationRuleFilter:
+    """A filter by values, which must all be equal: `CorrelationRuleFilter(label="red", properties={"n": 1})`.
 
     Attributes:
         label: the `subject` of a message.
@@ -70,21 +70,21 @@ class CorrelationFilter:
         check_type("properties", self.properties, Mapping)
 
 
-RuleFilter: TypeAlias = TrueFilter | FalseFilter | SqlFilter | CorrelationFilter
-CORRELATED: Final = tuple(each.name for each in fields(CorrelationFilter) if each.name != "properties")
+RuleFilter: TypeAlias = TrueRuleFilter | FalseRuleFilter | SqlRuleFilter | CorrelationRuleFilter
+CORRELATED: Final = tuple(each.name for each in fields(CorrelationRuleFilter) if each.name != "properties")
 """The fields of a correlation filter, in the order of the wire."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of a subscription: `Rule("red", SqlFilter("color = 'red'"), action="SET seen = TRUE")`.
+    """A rule of a subscription: `Rule("red", SqlRuleFilter("color = 'red'"), action="SET seen = TRUE")`.
 
     Attributes:
         name: unique in the subscription. A new subscription has the rule "$Default", which all messages pass.
         filter: selects the messages.
         action: an SQL action that changes the selected messages; "" changes nothing.
         created_at: when the rule was added; None unless it was read from the service.
-        action_parameters: values for names such as "@seen" in the action; see `SqlFilter`.
+        action_parameters: values for names such as "@seen" in the action; see `SqlRuleFilter`.
 
     Raises:
         TypeError: the name or the action is not a string, or `filter` is not a filter.
@@ -92,7 +92,7 @@ class Rule:
     """
 
     name: str = "$Default"
-    filter: RuleFilter = field(default_factory=TrueFilter)
+    filter: RuleFilter = field(default_factory=TrueRuleFilter)
     action: str = ""
     created_at: datetime | None = field(default=None, compare=False)
     action_parameters: Mapping[str, Any] = field(default_factory=dict, hash=False, kw_only=True)
@@ -103,8 +103,9 @@ class Rule:
         _check_text("action", self.action)
         if not isinstance(self.filter, RuleFilter):
             raise TypeError(
-                "filter must be a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not the "
-                f"{type(self.filter).__name__} {without_secrets(self.filter)}: SqlFilter(\"color = 'red'\") takes SQL"
+                "filter must be a SqlRuleFilter, CorrelationRuleFilter, TrueRuleFilter or FalseRuleFilter, not the "
+                f"{type(self.filter).__name__} {without_secrets(self.filter)}: "
+                "SqlRuleFilter(\"color = 'red'\") takes SQL"
             )
 
 

@@ -22,7 +22,7 @@ from amqp10.broker.azure import (
     AzureConfig,
     QueueConfig,
     Rule,
-    SqlFilter,
+    SqlRuleFilter,
     SubscriptionConfig,
     TopicConfig,
     connection_string,
@@ -37,7 +37,7 @@ CONFIG = AzureConfig(
         QueueConfig("orders", lock_duration=300.0, max_delivery_count=2),
         QueueConfig("steps", requires_session=True, lock_duration=300.0),
     ],
-    [TopicConfig("events", [SubscriptionConfig("red", rules=[Rule("red", SqlFilter("color = 'red'"))])])],
+    [TopicConfig("events", [SubscriptionConfig("red", rules=[Rule("red", SqlRuleFilter("color = 'red'"))])])],
 )
 
 

@@ -21,14 +21,14 @@ from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundErr
 
 from amqp10 import Described, Message, Symbol
 from amqp10.azure import (
-    CorrelationFilter,
+    CorrelationRuleFilter,
     MessageLockLost,
     MessageNotFound,
     Rule,
     ServiceBus,
     ServiceBusSession,
     SessionCannotBeLocked,
-    SqlFilter,
+    SqlRuleFilter,
 )
 from amqp10.broker import Broker, SasRule, TokenRules
 from amqp10.broker.azure import AzureConfig, AzureControls, QueueConfig, TopicConfig, connection_string
@@ -479,8 +479,8 @@ async def several_of_a_session_at_once(bus: ServiceBus, sdk: ServiceBusClient, a
 async def rules_of_ours(bus: ServiceBus, sdk: ServiceBusClient, azure: AzureControls) -> None:
     """What theirs sends goes where the rules that ours has made say."""
     rules = bus.rules("events", "some")
-    await rules.add(Rule("red", SqlFilter("color = 'red' AND n > 1"), "SET seen = TRUE"))
-    await rules.add(Rule("big", CorrelationFilter(label="big")))
+    await rules.add(Rule("red", SqlRuleFilter("color = 'red' AND n > 1"), "SET seen = TRUE"))
+    await rules.add(Rule("big", CorrelationRuleFilter(label="big")))
     await rules.remove("$Default")
     assert {rule.name for rule in await rules.list()} == {"red", "big"}
 

@@ -19,7 +19,7 @@ from amqp10.broker.azure import (
     EventHubConfig,
     QueueConfig,
     Rule,
-    SqlFilter,
+    SqlRuleFilter,
     SubscriptionConfig,
     TopicConfig,
     connection_string,
@@ -58,7 +58,7 @@ CONFIG = AzureConfig(
         QueueConfig("sessions", requires_session=True),
         QueueConfig("lost", lock_duration=1.0),
     ],
-    [TopicConfig("events", [SubscriptionConfig("red", rules=[Rule("red", SqlFilter("color = 'red'"))])])],
+    [TopicConfig("events", [SubscriptionConfig("red", rules=[Rule("red", SqlRuleFilter("color = 'red'"))])])],
     event_hubs=[EventHubConfig(*each) for each in (("telemetry", 4), ("readings", 8), ("keyed", 4))],
 )
 JAVA = {

@@ -23,11 +23,11 @@ from azure.servicebus.exceptions import (
 
 from amqp10.broker.azure import (
     AzureConfig,
-    CorrelationFilter,
-    FalseFilter,
+    CorrelationRuleFilter,
+    FalseRuleFilter,
     QueueConfig,
     Rule,
-    SqlFilter,
+    SqlRuleFilter,
     SubscriptionConfig,
     TopicConfig,
 )
@@ -41,7 +41,9 @@ DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 
 def sql(name: str, *texts: str) -> SubscriptionConfig:
     """A subscription that takes what any of these conditions is true of."""
-    return SubscriptionConfig(name, rules=[Rule(f"r{number}", SqlFilter(text)) for number, text in enumerate(texts)])
+    return SubscriptionConfig(
+        name, rules=[Rule(f"r{number}", SqlRuleFilter(text)) for number, text in enumerate(texts)]
+    )
 
 
 CONDITIONS = {
@@ -59,14 +61,15 @@ CONDITIONS = {
     "unknown": "missing > 3 OR missing <> 'x'",
 }
 TOPICS = [
-    TopicConfig("events", ["one", "two", SubscriptionConfig("none", rules=[Rule("none", FalseFilter())])]),
+    TopicConfig("events", ["one", "two", SubscriptionConfig("none", rules=[Rule("none", FalseRuleFilter())])]),
     TopicConfig("sql", [sql(name, text) for name, text in CONDITIONS.items()]),
     TopicConfig(
         "correlated",
         [
-            SubscriptionConfig("label", rules=[Rule("r", CorrelationFilter(label="urgent"))]),
+            SubscriptionConfig("label", rules=[Rule("r", CorrelationRuleFilter(label="urgent"))]),
             SubscriptionConfig(
-                "both", rules=[Rule("r", CorrelationFilter(correlation_id="c", properties={"color": "red", "size": 3}))]
+                "both",
+                rules=[Rule("r", CorrelationRuleFilter(correlation_id="c", properties={"color": "red", "size": 3}))],
             ),
         ],
     ),
@@ -78,7 +81,7 @@ TOPICS = [
                 rules=[
                     Rule(
                         "r",
-                        SqlFilter("size > 1"),
+                        SqlRuleFilter("size > 1"),
                         "SET size = size + 1; SET sys.Label = 'big'; SET [a b] = TRUE; REMOVE color",
                     )
                 ],
@@ -86,11 +89,11 @@ TOPICS = [
             SubscriptionConfig(
                 "several",
                 rules=[
-                    Rule("plain 1", SqlFilter("size > 1")),
-                    Rule("plain 2", SqlFilter("size > 2")),
-                    Rule("first", SqlFilter("size > 1"), "SET copy = 1"),
-                    Rule("second", SqlFilter("size > 1"), "SET copy = 2"),
-                    Rule("other", SqlFilter("size > 100"), "SET copy = 3"),
+                    Rule("plain 1", SqlRuleFilter("size > 1")),
+                    Rule("plain 2", SqlRuleFilter("size > 2")),
+                    Rule("first", SqlRuleFilter("size > 1"), "SET copy = 1"),
+                    Rule("second", SqlRuleFilter("size > 1"), "SET copy = 2"),
+                    Rule("other", SqlRuleFilter("size > 100"), "SET copy = 3"),
                 ],
             ),
         ],
@@ -100,8 +103,8 @@ TOPICS = [
     TopicConfig(
         "faulty",
         [
-            SubscriptionConfig("keeps", rules=[Rule("r", SqlFilter("size > 'x'"))], dead_letter_filter_errors=True),
-            SubscriptionConfig("drops", rules=[Rule("r", SqlFilter("size + color > 1"))]),
+            SubscriptionConfig("keeps", rules=[Rule("r", SqlRuleFilter("size > 'x'"))], dead_letter_filter_errors=True),
+            SubscriptionConfig("drops", rules=[Rule("r", SqlRuleFilter("size + color > 1"))]),
         ],
     ),
     TopicConfig("steps", [SubscriptionConfig("all", requires_session=True)]),

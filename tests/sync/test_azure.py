@@ -12,7 +12,7 @@ import pytest
 
 import amqp10.sync.azure
 from amqp10 import LocalProtocolError, Message
-from amqp10.azure import MessageLockLost, Rule, SqlFilter
+from amqp10.azure import MessageLockLost, Rule, SqlRuleFilter
 from amqp10.broker.azure import AzureConfig, EventHubConfig, QueueConfig, TopicConfig
 from amqp10.sync import Connection, Sender
 from amqp10.sync.azure import EventHub, ServiceBus
@@ -117,7 +117,7 @@ def test_sessions(bus: ServiceBus) -> None:
 def test_rules(bus: ServiceBus) -> None:
     """Rules are added, listed and removed."""
     rules = bus.rules("events", "all")
-    rules.add(Rule("red", SqlFilter("color = 'red'")))
+    rules.add(Rule("red", SqlRuleFilter("color = 'red'")))
     rules.remove("$Default")
     assert [rule.name for rule in rules.list()] == ["red"]
 

@@ -14,6 +14,7 @@ from .checking import with_article as with_article
 from .constructors import made_by as made_by
 from .renamed import Renamed as Renamed
 from .renamed import current_names as current_names
+from .renamed import renamed_names as renamed_names
 from .secrets import SECRETS as SECRETS
 from .secrets import without_secrets as without_secrets
 from .unknown import advise as advise

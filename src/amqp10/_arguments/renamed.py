@@ -1,8 +1,10 @@
-"""Names that attributes had before: they work, with a warning, and neither editors nor type checkers offer them."""
+"""Names of before: they work, with a warning, and neither editors nor type checkers offer them."""
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -32,3 +34,20 @@ class Renamed:
 def current_names(cls: type) -> list[str]:
     """Return what `dir` lists of a class, but for names that its attributes had before."""
     return [name for name in dir(cls) if not isinstance(getattr(cls, name, None), Renamed)]
+
+
+def renamed_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names were others before; see `Renamed`.
+
+    Args:
+        module: the name of the module.
+        names: the name that each has now, by the one that it had.
+    """
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} is called {names[name]} now", DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], names[name])
+
+    return find

@@ -1,5 +1,8 @@
 """Connect to Azure Service Bus and Event Hubs: `from amqp10.azure import EventHub, ServiceBus`."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .._arguments import renamed_names as _renamed_names
 from .event_hubs import EventBatch as EventBatch
 from .event_hubs import EventHub as EventHub
 from .event_hubs import EventReader as EventReader
@@ -18,9 +21,9 @@ from .processor import LeaseStore as LeaseStore
 from .processor import MemoryLeases as MemoryLeases
 from .processor import PostgreSQLLeases as PostgreSQLLeases
 from .processor import SQLiteLeases as SQLiteLeases
-from .service_bus import CorrelationFilter as CorrelationFilter
+from .service_bus import CorrelationRuleFilter as CorrelationRuleFilter
 from .service_bus import EntityNotFound as EntityNotFound
-from .service_bus import FalseFilter as FalseFilter
+from .service_bus import FalseRuleFilter as FalseRuleFilter
 from .service_bus import MessageBatch as MessageBatch
 from .service_bus import MessageLockLost as MessageLockLost
 from .service_bus import MessageNotFound as MessageNotFound
@@ -37,22 +40,22 @@ from .service_bus import ServiceBusSender as ServiceBusSender
 from .service_bus import ServiceBusSession as ServiceBusSession
 from .service_bus import SessionCannotBeLocked as SessionCannotBeLocked
 from .service_bus import SessionLockLost as SessionLockLost
-from .service_bus import SqlFilter as SqlFilter
+from .service_bus import SqlRuleFilter as SqlRuleFilter
 from .service_bus import SubscriptionRules as SubscriptionRules
-from .service_bus import TrueFilter as TrueFilter
+from .service_bus import TrueRuleFilter as TrueRuleFilter
 
 __all__ = (
     "BlobLeases",
     "Checkpoint",
     "ConsumerGroup",
-    "CorrelationFilter",
+    "CorrelationRuleFilter",
     "EntityNotFound",
     "EventBatch",
     "EventHub",
     "EventProcessor",
     "EventReader",
     "EventSender",
-    "FalseFilter",
+    "FalseRuleFilter",
     "HubProperties",
     "LastEvent",
     "Lease",
@@ -79,10 +82,22 @@ __all__ = (
     "ServiceBusSession",
     "SessionCannotBeLocked",
     "SessionLockLost",
-    "SqlFilter",
+    "SqlRuleFilter",
     "SubscriptionRules",
-    "TrueFilter",
+    "TrueRuleFilter",
 )
+
+
+if not _TYPE_CHECKING:  # so that type checkers report the names of before
+    __getattr__ = _renamed_names(
+        __name__,
+        {
+            "CorrelationFilter": "CorrelationRuleFilter",
+            "FalseFilter": "FalseRuleFilter",
+            "SqlFilter": "SqlRuleFilter",
+            "TrueFilter": "TrueRuleFilter",
+        },
+    )
 
 
 def __dir__() -> tuple[str, ...]:

@@ -1,14 +1,17 @@
 """A broker in this process, in memory or with a store: for development, tests and small services."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .._arguments import renamed_names as _renamed_names
 from ._broker import Broker as Broker
 from ._configuration import read_config as read_config
 from ._limits import BrokerLimits as BrokerLimits
 from ._quarantine import Quarantine as Quarantine
 from ._quarantine import QuarantinedMessage as QuarantinedMessage
-from ._snapshots import ExchangeFacts as ExchangeFacts
-from ._snapshots import QueueFacts as QueueFacts
-from ._snapshots import SubscriptionFacts as SubscriptionFacts
-from ._snapshots import TopicFacts as TopicFacts
+from ._snapshots import ExchangeSnapshot as ExchangeSnapshot
+from ._snapshots import QueueSnapshot as QueueSnapshot
+from ._snapshots import SubscriptionSnapshot as SubscriptionSnapshot
+from ._snapshots import TopicSnapshot as TopicSnapshot
 from ._tokens.rules import JwtKey as JwtKey
 from ._tokens.rules import SasRule as SasRule
 from ._tokens.rules import TokenRules as TokenRules
@@ -24,21 +27,33 @@ __all__ = (
     "Authorize",
     "Broker",
     "BrokerLimits",
-    "ExchangeFacts",
+    "ExchangeSnapshot",
     "JwtKey",
     "Permissions",
     "Quarantine",
     "QuarantinedMessage",
-    "QueueFacts",
+    "QueueSnapshot",
     "SasRule",
-    "SubscriptionFacts",
+    "SubscriptionSnapshot",
     "TokenRules",
-    "TopicFacts",
+    "TopicSnapshot",
     "User",
     "VirtualHost",
     "read_config",
     "read_users",
 )
+
+
+if not _TYPE_CHECKING:  # so that type checkers report the names of before
+    __getattr__ = _renamed_names(
+        __name__,
+        {
+            "ExchangeFacts": "ExchangeSnapshot",
+            "QueueFacts": "QueueSnapshot",
+            "SubscriptionFacts": "SubscriptionSnapshot",
+            "TopicFacts": "TopicSnapshot",
+        },
+    )
 
 
 def __dir__() -> tuple[str, ...]:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from ._peer import Peer
     from ._quarantine import Quarantine
     from ._services import LinkService
-    from ._snapshots import ExchangeFacts, QueueFacts, TopicFacts
+    from ._snapshots import ExchangeSnapshot, QueueSnapshot, TopicSnapshot
     from .azure import AzureConfig, AzureControls
 
 _log = logging.getLogger("amqp10.broker")
@@ -657,17 +657,17 @@ class Broker:
         return self._usual.quarantine
 
     @property
-    def queues(self) -> tuple[QueueFacts, ...]:
+    def queues(self) -> tuple[QueueSnapshot, ...]:
         """All queues, including temporary ones; the queues of subscriptions are with their topics."""
         return self._usual.queues
 
     @property
-    def topics(self) -> tuple[TopicFacts, ...]:
+    def topics(self) -> tuple[TopicSnapshot, ...]:
         """All topics."""
         return self._usual.topics
 
     @checked
-    def queue(self, name: str, virtual_host: str = USUAL) -> QueueFacts:
+    def queue(self, name: str, virtual_host: str = USUAL) -> QueueSnapshot:
         """Return the queue of that name.
 
         Raises:
@@ -676,7 +676,7 @@ class Broker:
         return self._hosts[virtual_host].queue(name)
 
     @checked
-    def topic(self, name: str) -> TopicFacts:
+    def topic(self, name: str) -> TopicSnapshot:
         """Return the topic of that name.
 
         Raises:
@@ -685,12 +685,12 @@ class Broker:
         return self._usual.topic(name)
 
     @property
-    def exchanges(self) -> tuple[ExchangeFacts, ...]:
+    def exchanges(self) -> tuple[ExchangeSnapshot, ...]:
         """All exchanges, including the default one and `amq.direct` and the like."""
         return self._usual.exchanges
 
     @checked
-    def exchange(self, name: str) -> ExchangeFacts:
+    def exchange(self, name: str) -> ExchangeSnapshot:
         """Return the exchange of that name.
 
         Raises:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueFacts:
+class QueueSnapshot:
     """A queue at one moment.
 
     Attributes:
@@ -55,7 +55,7 @@ class QueueFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionFacts(QueueFacts):
+class SubscriptionSnapshot(QueueSnapshot):
     """The queue of a subscription of a topic.
 
     Attributes:
@@ -70,7 +70,7 @@ class SubscriptionFacts(QueueFacts):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
+class TopicSnapshot:
     """A topic at one moment.
 
     Attributes:
@@ -86,12 +86,12 @@ class TopicFacts:
     enqueued: int
     unheard: int
     producers: int
-    subscriptions: tuple[SubscriptionFacts, ...]
+    subscriptions: tuple[SubscriptionSnapshot, ...]
     temporary: bool
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeFacts:
+class ExchangeSnapshot:
     """An exchange at one moment.
 
     Attributes:
@@ -117,9 +117,9 @@ class ExchangeFacts:
     unrouted: int
 
 
-def exchange_facts(exchange: Exchange) -> ExchangeFacts:
+def exchange_snapshot(exchange: Exchange) -> ExchangeSnapshot:
     """Return a snapshot of an exchange."""
-    return ExchangeFacts(
+    return ExchangeSnapshot(
         name=exchange.name,
         kind=exchange.kind,
         durable=exchange.durable,
@@ -132,15 +132,15 @@ def exchange_facts(exchange: Exchange) -> ExchangeFacts:
     )
 
 
-def queue_facts(queue: Queue) -> QueueFacts:
+def queue_snapshot(queue: Queue) -> QueueSnapshot:
     """Return a snapshot of a queue."""
-    return QueueFacts(**_of_queue(queue))
+    return QueueSnapshot(**_of_queue(queue))
 
 
-def subscription_facts(subscription: Subscription) -> SubscriptionFacts:
+def subscription_snapshot(subscription: Subscription) -> SubscriptionSnapshot:
     """Return a snapshot of a subscription."""
     key = subscription.key
-    return SubscriptionFacts(
+    return SubscriptionSnapshot(
         **_of_queue(subscription),
         subscription=key.name if key is not None else None,
         container=key.owner[1] if key is not None and key.owner is not None else None,
@@ -148,14 +148,14 @@ def subscription_facts(subscription: Subscription) -> SubscriptionFacts:
     )
 
 
-def topic_facts(topic: Topic) -> TopicFacts:
+def topic_snapshot(topic: Topic) -> TopicSnapshot:
     """Return a snapshot of a topic."""
-    return TopicFacts(
+    return TopicSnapshot(
         name=topic.name,
         enqueued=topic.enqueued,
         unheard=topic.unheard,
         producers=len(topic.producers),
-        subscriptions=tuple(subscription_facts(subscription) for subscription in topic.subscriptions.values()),
+        subscriptions=tuple(subscription_snapshot(subscription) for subscription in topic.subscriptions.values()),
         temporary=topic.temporary,
     )
 

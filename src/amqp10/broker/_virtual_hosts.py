@@ -11,7 +11,14 @@ from ..messaging import Error
 from ..types import Symbol
 from ._queues.queue import Queue
 from ._queues.topic import Topic
-from ._snapshots import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue_facts, topic_facts
+from ._snapshots import (
+    ExchangeSnapshot,
+    QueueSnapshot,
+    TopicSnapshot,
+    exchange_snapshot,
+    queue_snapshot,
+    topic_snapshot,
+)
 
 if TYPE_CHECKING:
     from ._quarantine import Quarantine
@@ -78,22 +85,22 @@ class VirtualHost:
         return self._vhost.quarantine
 
     @property
-    def queues(self) -> tuple[QueueFacts, ...]:
+    def queues(self) -> tuple[QueueSnapshot, ...]:
         """All queues, including temporary ones; the queues of subscriptions are with their topics."""
-        return tuple(queue_facts(node) for node in self._vhost.nodes.values() if isinstance(node, Queue))
+        return tuple(queue_snapshot(node) for node in self._vhost.nodes.values() if isinstance(node, Queue))
 
     @property
-    def topics(self) -> tuple[TopicFacts, ...]:
+    def topics(self) -> tuple[TopicSnapshot, ...]:
         """All topics."""
-        return tuple(topic_facts(node) for node in self._vhost.nodes.values() if isinstance(node, Topic))
+        return tuple(topic_snapshot(node) for node in self._vhost.nodes.values() if isinstance(node, Topic))
 
     @property
-    def exchanges(self) -> tuple[ExchangeFacts, ...]:
+    def exchanges(self) -> tuple[ExchangeSnapshot, ...]:
         """All exchanges, including the default one and `amq.direct` and the like."""
-        return tuple(exchange_facts(exchange) for exchange in self._vhost.topology.exchanges.values())
+        return tuple(exchange_snapshot(exchange) for exchange in self._vhost.topology.exchanges.values())
 
     @checked
-    def queue(self, name: str) -> QueueFacts:
+    def queue(self, name: str) -> QueueSnapshot:
         """Return the queue of that name.
 
         Raises:
@@ -102,10 +109,10 @@ class VirtualHost:
         node = self._vhost.nodes.get(name)
         if not isinstance(node, Queue):
             raise _unknown("queue", name, [each.name for each in self.queues])
-        return queue_facts(node)
+        return queue_snapshot(node)
 
     @checked
-    def topic(self, name: str) -> TopicFacts:
+    def topic(self, name: str) -> TopicSnapshot:
         """Return the topic of that name.
 
         Raises:
@@ -114,16 +121,16 @@ class VirtualHost:
         node = self._vhost.nodes.get(name)
         if not isinstance(node, Topic):
             raise _unknown("topic", name, [each.name for each in self.topics])
-        return topic_facts(node)
+        return topic_snapshot(node)
 
     @checked
-    def exchange(self, name: str) -> ExchangeFacts:
+    def exchange(self, name: str) -> ExchangeSnapshot:
         """Return the exchange of that name.
 
         Raises:
             KeyError: no exchange has that name.
         """
-        return exchange_facts(self._vhost.topology.exchanges[name])
+        return exchange_snapshot(self._vhost.topology.exchanges[name])
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> KeyError:

@@ -12,7 +12,7 @@ import anyio
 
 from .._http import HTTPAnswer, HTTPRequest
 from .._http import serving as serving_http
-from ..broker import Broker, QueueFacts
+from ..broker import Broker, QueueSnapshot
 
 TEMPORARY: Final = "(temporary)"
 """The common label of all temporary queues, because each has a unique name."""
@@ -64,7 +64,7 @@ def count(broker: Broker) -> Counted:
     )
 
 
-def _numbers(facts: QueueFacts) -> dict[str, int]:
+def _numbers(facts: QueueSnapshot) -> dict[str, int]:
     return {name: getattr(facts, name) for name in (*_QUEUE_GAUGES, *_QUEUE_COUNTERS)}
 
 

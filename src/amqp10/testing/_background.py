@@ -14,7 +14,7 @@ from ..broker import Broker, TokenRules
 from ..broker.azure import EMULATOR_RULE, AzureConfig, connection_string
 
 if TYPE_CHECKING:
-    from ..broker import ExchangeFacts, QueueFacts, TopicFacts
+    from ..broker import ExchangeSnapshot, QueueSnapshot, TopicSnapshot
     from ..net import TLSSettings
 
 
@@ -81,21 +81,21 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
         return self._portal.call(lambda: self._broker.connections)
 
     @property
-    def queues(self) -> tuple[QueueFacts, ...]:
+    def queues(self) -> tuple[QueueSnapshot, ...]:
         """Return the current state of all queues."""
         return self._portal.call(lambda: self._broker.queues)
 
     @property
-    def topics(self) -> tuple[TopicFacts, ...]:
+    def topics(self) -> tuple[TopicSnapshot, ...]:
         """Return the current state of all topics."""
         return self._portal.call(lambda: self._broker.topics)
 
     @property
-    def exchanges(self) -> tuple[ExchangeFacts, ...]:
+    def exchanges(self) -> tuple[ExchangeSnapshot, ...]:
         """Return the current state of all exchanges."""
         return self._portal.call(lambda: self._broker.exchanges)
 
-    def queue(self, name: str) -> QueueFacts:
+    def queue(self, name: str) -> QueueSnapshot:
         """Return the current state of the queue `name`.
 
         Raises:
@@ -103,7 +103,7 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
         """
         return self._portal.call(self._broker.queue, name)
 
-    def topic(self, name: str) -> TopicFacts:
+    def topic(self, name: str) -> TopicSnapshot:
         """Return the current state of the topic `name`.
 
         Raises:
@@ -111,7 +111,7 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
         """
         return self._portal.call(self._broker.topic, name)
 
-    def exchange(self, name: str) -> ExchangeFacts:
+    def exchange(self, name: str) -> ExchangeSnapshot:
         """Return the current state of the exchange `name`.
 
         Raises:

@@ -23,9 +23,9 @@ from amqp10 import (
     TokenRenewed,
 )
 from amqp10.azure import (
-    CorrelationFilter,
+    CorrelationRuleFilter,
     EntityNotFound,
-    FalseFilter,
+    FalseRuleFilter,
     MessageLockLost,
     MessageNotFound,
     NoSession,
@@ -37,8 +37,8 @@ from amqp10.azure import (
     ServiceBusError,
     SessionCannotBeLocked,
     SessionLockLost,
-    SqlFilter,
-    TrueFilter,
+    SqlRuleFilter,
+    TrueRuleFilter,
 )
 from amqp10.broker import Broker, SasRule, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, connection_string
@@ -471,13 +471,13 @@ async def test_rules() -> None:
     async with emulated() as (bus, _):
         rules = bus.rules("events", "all")
         [usual] = await rules.list()
-        assert (usual.name, usual.filter, usual.action) == ("$Default", TrueFilter(), "")
+        assert (usual.name, usual.filter, usual.action) == ("$Default", TrueRuleFilter(), "")
         assert usual.created_at is not None
         wanted = [
-            Rule("red", SqlFilter("color = 'red'"), "SET seen = TRUE"),
-            Rule("big", CorrelationFilter(label="big", properties={"n": 1})),
-            Rule("none", FalseFilter()),
-            Rule("all", TrueFilter()),
+            Rule("red", SqlRuleFilter("color = 'red'"), "SET seen = TRUE"),
+            Rule("big", CorrelationRuleFilter(label="big", properties={"n": 1})),
+            Rule("none", FalseRuleFilter()),
+            Rule("all", TrueRuleFilter()),
         ]
         await rules.remove("$Default")
         for rule in wanted:
@@ -489,7 +489,7 @@ async def test_rules() -> None:
         with pytest.raises(EntityNotFound):
             await rules.remove("all")
         with pytest.raises(ServiceBusError, match="argument-error"):
-            await rules.add(Rule("broken", SqlFilter("color =")))
+            await rules.add(Rule("broken", SqlRuleFilter("color =")))
         red = {"color": "red"}
         await put(
             bus,
@@ -762,7 +762,7 @@ def test_wrong_arguments(make: Any, rule: str) -> None:
         (lambda bus: bus.session("q", None), r"next_session\(\)"),
         (lambda bus: bus.next_session("q", max_wait=HOUR), "max_wait must be a number.*timedelta.total_seconds"),
         (lambda bus: bus.rules("topic", None), "subscription must be a str, not None"),
-        (lambda bus: Rule("s", untyped("color = 'red'")), "filter must be .*SqlFilter"),
+        (lambda bus: Rule("s", untyped("color = 'red'")), "filter must be .*SqlRuleFilter"),
         (lambda bus: Rule(untyped(None)), "the name of a rule must be a str, not the NoneType None"),
     ],
 )

@@ -11,11 +11,11 @@ import amqp10.broker.azure
 from amqp10.broker import Broker
 from amqp10.broker.azure import (
     AzureConfig,
-    CorrelationFilter,
+    CorrelationRuleFilter,
     EventHubConfig,
     QueueConfig,
     Rule,
-    SqlFilter,
+    SqlRuleFilter,
     SubscriptionConfig,
     TopicConfig,
 )
@@ -66,8 +66,8 @@ class TestRead:
             )
         )
         rules = [
-            Rule("c", CorrelationFilter(label="urgent", session_id="s", properties={"n": 1})),
-            Rule("$Default", SqlFilter("a = 1"), "SET b = 2"),
+            Rule("c", CorrelationRuleFilter(label="urgent", session_id="s", properties={"n": 1})),
+            Rule("$Default", SqlRuleFilter("a = 1"), "SET b = 2"),
         ]
         subscription = SubscriptionConfig("s", max_delivery_count=3, requires_session=True, rules=rules)
         assert said.topics == (TopicConfig("t", [subscription, "all"]),)
@@ -245,16 +245,19 @@ class TestPython:
             (lambda: untyped.EventHubConfig("h", 2, [5]), r"consumer_groups\[0\] must be a str, not the int 5"),
             (
                 lambda: untyped.SubscriptionConfig("s", rules="a = 1"),
-                r"write rules=\[Rule\(\"NAME\", SqlFilter\('a = 1'\)\)\]",
+                r"write rules=\[Rule\(\"NAME\", SqlRuleFilter\('a = 1'\)\)\]",
             ),
             (
                 lambda: untyped.SubscriptionConfig("s", rules=["a"]),
                 r"rules\[0\] must be an amqp10.broker.azure.Rule, not the str 'a'",
             ),
-            (lambda: untyped.Rule("r", "a = 1"), "filter must be a SqlFilter, .* or FalseFilter, not the str 'a = 1'"),
+            (
+                lambda: untyped.Rule("r", "a = 1"),
+                "filter must be a SqlRuleFilter, .* or FalseRuleFilter, not the str 'a = 1'",
+            ),
             (lambda: untyped.Rule(5), "the name of a rule must be a str, not the int 5"),
             (lambda: untyped.Rule("r", action=5), "action must be a str, not the int 5"),
-            (lambda: untyped.SqlFilter(5), "expression must be a str, not the int 5"),
+            (lambda: untyped.SqlRuleFilter(5), "expression must be a str, not the int 5"),
             (lambda: untyped.QueueConfig(5), "the name of a queue must be a str, not the int 5"),
         ],
     )
@@ -263,7 +266,9 @@ class TestPython:
         with pytest.raises(TypeError, match=said):
             make()
 
-    @pytest.mark.parametrize("name", ["CorrelationFilter", "FalseFilter", "Rule", "SqlFilter", "TrueFilter"])
+    @pytest.mark.parametrize(
+        "name", ["CorrelationRuleFilter", "FalseRuleFilter", "Rule", "SqlRuleFilter", "TrueRuleFilter"]
+    )
     def test_rules_of_the_client(self, name: str) -> None:
         """Rules are of the same classes in the client and here."""
         assert getattr(client, name) is getattr(amqp10.broker.azure, name)

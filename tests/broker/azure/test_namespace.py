@@ -15,11 +15,11 @@ from amqp10.broker import Broker, BrokerLimits, SasRule, TokenRules
 from amqp10.broker.azure import (
     EMULATOR_RULE,
     AzureConfig,
-    CorrelationFilter,
+    CorrelationRuleFilter,
     EventHubConfig,
     QueueConfig,
     Rule,
-    SqlFilter,
+    SqlRuleFilter,
     SubscriptionConfig,
     TopicConfig,
     connection_string,
@@ -188,7 +188,7 @@ class Broken(dict[str, Any]):
 class TestTopics:
     async def test_a_rule_that_fails(self, caplog: pytest.LogCaptureFixture) -> None:
         """A fault in a rule is logged; the sender goes on, and so do the other subscriptions."""
-        rules = [Rule("broken", CorrelationFilter(properties=Broken(n=1)))]
+        rules = [Rule("broken", CorrelationRuleFilter(properties=Broken(n=1)))]
         faulty = [
             SubscriptionConfig(name, rules=rules, dead_letter_filter_errors=name == "kept") for name in ("kept", "s")
         ]
@@ -206,7 +206,7 @@ class TestTopics:
 
     async def test_filtered_before_publishing(self) -> None:
         """A topic that filters first refuses what no subscription would get, scheduled or not, and takes the rest."""
-        red = [SubscriptionConfig("red", rules=[Rule("r", SqlFilter("color = 'red'"))])]
+        red = [SubscriptionConfig("red", rules=[Rule("r", SqlRuleFilter("color = 'red'"))])]
         topics = [TopicConfig("picky", red, filtering_messages_before_publishing=True), TopicConfig("other", red)]
         broker = Broker(azure=AzureConfig(topics=topics), tokens=TokenRules([EMULATOR_RULE]))
         async with broker, ServiceBus(connection_string(broker.url)) as bus:
@@ -418,7 +418,7 @@ class TestSql:
 
     async def test_parameters_and_functions(self) -> None:
         """Names with "@" stand for values; `newid()` makes an id, and `property(...)` reads one by a computed name."""
-        condition = SqlFilter(
+        condition = SqlRuleFilter(
             "color = @color AND n < @most AND property(which) = @wanted",
             {
                 "@color": "red",
@@ -451,13 +451,13 @@ class TestSql:
     def test_wrong(self, expression: str, message: str) -> None:
         """What is wrong with it is said when it is configured."""
         with pytest.raises(ValueError, match=message):
-            SubscriptionConfig("s", rules=[Rule("r", SqlFilter(expression, {"@color": "red"}))])
+            SubscriptionConfig("s", rules=[Rule("r", SqlRuleFilter(expression, {"@color": "red"}))])
         with pytest.raises(ValueError, match='must begin with "@"'):
-            SqlFilter("color = @color", {"color": "red"})
+            SqlRuleFilter("color = @color", {"color": "red"})
 
     async def test_properties_of_these_names(self) -> None:
         """A property may be called as a function is."""
-        rules = [Rule("r", SqlFilter("p = 1 AND newid = 2 AND property = 3"))]
+        rules = [Rule("r", SqlRuleFilter("p = 1 AND newid = 2 AND property = 3"))]
         topic = TopicConfig("events", [SubscriptionConfig("s", rules=rules)])
         async with Broker(azure=AzureConfig(topics=[topic])) as broker, broker.connect() as connection:
             async with connection.sender("events") as sender:
@@ -471,7 +471,7 @@ class TestSql:
         topic = TopicConfig("events", [SubscriptionConfig("s")])
         async with Broker(azure=AzureConfig(topics=[topic]), tokens=tokens) as broker:
             async with ServiceBus(connection_string(broker.url, SasRule("all", "key"))) as bus:
-                for rule in (Rule("r", SqlFilter("a = @a", {"@a": 1})), Rule("r", action_parameters={"@a": 1})):
+                for rule in (Rule("r", SqlRuleFilter("a = @a", {"@a": 1})), Rule("r", action_parameters={"@a": 1})):
                     with pytest.raises(ValueError, match="has parameters, which AMQP cannot carry"):
                         await bus.rules("events", "s").add(rule)
 

@@ -19,11 +19,11 @@ from amqp10.broker import Broker, BrokerLimits, SasRule, TokenRules
 from amqp10.broker._store.tables import StoreFile
 from amqp10.broker.azure import (
     AzureConfig,
-    CorrelationFilter,
+    CorrelationRuleFilter,
     EventHubConfig,
     QueueConfig,
     Rule,
-    SqlFilter,
+    SqlRuleFilter,
     SubscriptionConfig,
     TopicConfig,
     connection_string,
@@ -45,7 +45,7 @@ CONFIG = AzureConfig(
         QueueConfig("once", duplicate_window=600.0),
         QueueConfig("fragile", max_delivery_count=2),
     ],
-    [TopicConfig("events", ["all", SubscriptionConfig("red", rules=[Rule("r", SqlFilter("color = 'red'"))])])],
+    [TopicConfig("events", ["all", SubscriptionConfig("red", rules=[Rule("r", SqlRuleFilter("color = 'red'"))])])],
     event_hubs=[EventHubConfig("hub", 2, retention=3600.0)],
 )
 
@@ -236,7 +236,7 @@ class TestSettings:
     async def test_rules(self, lives: Lives) -> None:
         """Rules that were added and removed stay so."""
         properties = {"n": 1, "t": "x", "m": datetime.fromtimestamp(NOON, UTC)}
-        correlation = Rule("c", CorrelationFilter(label="blue", properties=properties), "SET seen = TRUE")
+        correlation = Rule("c", CorrelationRuleFilter(label="blue", properties=properties), "SET seen = TRUE")
         async with lives.bus() as (_, bus):
             rules = bus.rules("events", "red")
             await rules.add(correlation)
@@ -252,7 +252,7 @@ class TestSettings:
             await bus.rules("events", "red").remove("r")
             async with bus.sender("events") as sender:
                 await sender.send(Message(b"x"))
-        red = SubscriptionConfig("red", rules=[Rule("other", SqlFilter("color = 'blue'"))])
+        red = SubscriptionConfig("red", rules=[Rule("other", SqlRuleFilter("color = 'blue'"))])
         lives.config = AzureConfig(["orders"], [TopicConfig("events", [red])])
         async with lives.bus() as (_, bus):
             assert [each.name for each in await bus.rules("events", "red").list()] == ["other"]

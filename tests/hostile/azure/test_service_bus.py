@@ -17,7 +17,7 @@ from amqp10.broker._queues.duplicates import remembered
 from amqp10.broker._requests.answers import MAX_OCTETS
 from amqp10.broker._users.users import Rights
 from amqp10.broker._virtual_host_core import VirtualHostCore
-from amqp10.broker.azure import AzureConfig, CorrelationFilter, Rule, SqlFilter, SubscriptionConfig, TopicConfig
+from amqp10.broker.azure import AzureConfig, CorrelationRuleFilter, Rule, SqlRuleFilter, SubscriptionConfig, TopicConfig
 from amqp10.broker.azure._links import NamespaceLinks
 from amqp10.broker.azure._messages import BATCH_FORMAT, MAX_ADDED_PROPERTIES, MAX_IN_BATCH
 from amqp10.broker.azure._namespace import Namespace
@@ -342,11 +342,11 @@ class TestTopics:
             "events",
             [
                 "all",
-                SubscriptionConfig("sql", rules=[Rule(name, SqlFilter(text)) for name, text in conditions.items()]),
-                SubscriptionConfig("changed", rules=[Rule("changing", SqlFilter("1 = 1"), action)]),
-                SubscriptionConfig("label", rules=[Rule("label", CorrelationFilter(label="victim"))]),
+                SubscriptionConfig("sql", rules=[Rule(name, SqlRuleFilter(text)) for name, text in conditions.items()]),
+                SubscriptionConfig("changed", rules=[Rule("changing", SqlRuleFilter("1 = 1"), action)]),
+                SubscriptionConfig("label", rules=[Rule("label", CorrelationRuleFilter(label="victim"))]),
                 SubscriptionConfig(
-                    "failing", rules=[Rule("x", SqlFilter("x * 2 > y / x"))], dead_letter_filter_errors=True
+                    "failing", rules=[Rule("x", SqlRuleFilter("x * 2 > y / x"))], dead_letter_filter_errors=True
                 ),
                 SubscriptionConfig("steps", requires_session=True),
                 SubscriptionConfig("onward", forward_to="orders"),

@@ -1,10 +1,10 @@
 """Azure Service Bus: `async with ServiceBus(connection_string) as bus: ...`."""
 
-from ..._azure_rules import CorrelationFilter as CorrelationFilter
-from ..._azure_rules import FalseFilter as FalseFilter
+from ..._azure_rules import CorrelationRuleFilter as CorrelationRuleFilter
+from ..._azure_rules import FalseRuleFilter as FalseRuleFilter
 from ..._azure_rules import Rule as Rule
-from ..._azure_rules import SqlFilter as SqlFilter
-from ..._azure_rules import TrueFilter as TrueFilter
+from ..._azure_rules import SqlRuleFilter as SqlRuleFilter
+from ..._azure_rules import TrueRuleFilter as TrueRuleFilter
 from .._batch import MessageBatch as MessageBatch
 from ._bus import ServiceBus as ServiceBus
 from ._errors import EntityNotFound as EntityNotFound
@@ -24,9 +24,9 @@ from ._rules import SubscriptionRules as SubscriptionRules
 from ._sender import ServiceBusSender as ServiceBusSender
 
 __all__ = (
-    "CorrelationFilter",
+    "CorrelationRuleFilter",
     "EntityNotFound",
-    "FalseFilter",
+    "FalseRuleFilter",
     "MessageBatch",
     "MessageLockLost",
     "MessageNotFound",
@@ -43,9 +43,9 @@ __all__ = (
     "ServiceBusSession",
     "SessionCannotBeLocked",
     "SessionLockLost",
-    "SqlFilter",
+    "SqlRuleFilter",
     "SubscriptionRules",
-    "TrueFilter",
+    "TrueRuleFilter",
 )
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..._arguments import checked, without_secrets
-from ..._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
+from ..._azure_rules import (
+    CORRELATED,
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    Rule,
+    RuleFilter,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
 from ...types import Described, Int
 from .._moments import moment
 from ._errors import ServiceBusError
@@ -37,9 +45,9 @@ class SubscriptionRules:
         """
         if not isinstance(rule, Rule):
             raise TypeError(
-                f'rule must be a Rule, not {without_secrets(rule)}: Rule("red", SqlFilter("color = \'red\'"))'
+                f'rule must be a Rule, not {without_secrets(rule)}: Rule("red", SqlRuleFilter("color = \'red\'"))'
             )
-        if rule.action_parameters or (isinstance(rule.filter, SqlFilter) and rule.filter.parameters):
+        if rule.action_parameters or (isinstance(rule.filter, SqlRuleFilter) and rule.filter.parameters):
             raise ValueError(
                 f"the rule {rule.name!r:.200} has parameters, which AMQP cannot carry: write their values into the "
                 "expression"
@@ -85,11 +93,11 @@ class SubscriptionRules:
 
 def _filter_fields(rule_filter: RuleFilter) -> dict[str, Any]:
     match rule_filter:
-        case SqlFilter(expression):
+        case SqlRuleFilter(expression):
             return {"sql-filter": {"expression": expression}}
-        case TrueFilter():
+        case TrueRuleFilter():
             return {"true-filter": {}}
-        case FalseFilter():
+        case FalseRuleFilter():
             return {"false-filter": {}}
     values = {name.replace("_", "-"): getattr(rule_filter, name) for name in CORRELATED}
     fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
@@ -121,14 +129,14 @@ def _read_filter(described: Any) -> RuleFilter:
     )
     values = _values(described)
     if kind == 6:
-        return SqlFilter(str(values[0]) if values else "")
+        return SqlRuleFilter(str(values[0]) if values else "")
     if kind == 8:
-        return FalseFilter()
+        return FalseRuleFilter()
     if kind != 9:
-        return TrueFilter()
+        return TrueRuleFilter()
     named: dict[str, Any] = dict(zip(CORRELATED, values, strict=False))
     properties = values[len(CORRELATED)] if len(values) > len(CORRELATED) else None
-    return CorrelationFilter(**named, properties=properties or {})
+    return CorrelationRuleFilter(**named, properties=properties or {})
 
 
 def _values(described: Any) -> list[Any]:

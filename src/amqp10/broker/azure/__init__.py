@@ -1,10 +1,13 @@
 """Azure Service Bus and Event Hubs in the embedded broker: `Broker(azure=AzureConfig(...))`."""
 
-from ..._azure_rules import CorrelationFilter as CorrelationFilter
-from ..._azure_rules import FalseFilter as FalseFilter
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ..._arguments import renamed_names as _renamed_names
+from ..._azure_rules import CorrelationRuleFilter as CorrelationRuleFilter
+from ..._azure_rules import FalseRuleFilter as FalseRuleFilter
 from ..._azure_rules import Rule as Rule
-from ..._azure_rules import SqlFilter as SqlFilter
-from ..._azure_rules import TrueFilter as TrueFilter
+from ..._azure_rules import SqlRuleFilter as SqlRuleFilter
+from ..._azure_rules import TrueRuleFilter as TrueRuleFilter
 from ._config import AzureConfig as AzureConfig
 from ._config import EventHubConfig as EventHubConfig
 from ._config import QueueConfig as QueueConfig
@@ -18,17 +21,29 @@ __all__ = (
     "EMULATOR_RULE",
     "AzureConfig",
     "AzureControls",
-    "CorrelationFilter",
+    "CorrelationRuleFilter",
     "EventHubConfig",
-    "FalseFilter",
+    "FalseRuleFilter",
     "QueueConfig",
     "Rule",
-    "SqlFilter",
+    "SqlRuleFilter",
     "SubscriptionConfig",
     "TopicConfig",
-    "TrueFilter",
+    "TrueRuleFilter",
     "connection_string",
 )
+
+
+if not _TYPE_CHECKING:  # so that type checkers report the names of before
+    __getattr__ = _renamed_names(
+        __name__,
+        {
+            "CorrelationFilter": "CorrelationRuleFilter",
+            "FalseFilter": "FalseRuleFilter",
+            "SqlFilter": "SqlRuleFilter",
+            "TrueFilter": "TrueRuleFilter",
+        },
+    )
 
 
 def __dir__() -> tuple[str, ...]:

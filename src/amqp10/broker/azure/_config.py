@@ -11,7 +11,7 @@ from os import PathLike, fspath
 from typing import Any, Final, Self
 
 from ..._arguments import check_fields, check_type, file_of, without_secrets
-from ..._azure_rules import CorrelationFilter, Rule, RuleFilter, SqlFilter
+from ..._azure_rules import CorrelationRuleFilter, Rule, RuleFilter, SqlRuleFilter
 from ..._json import parse_json
 from ._service_bus.rules import ActiveRule
 
@@ -112,7 +112,7 @@ class SubscriptionConfig(EntityConfig):
 
     def __post_init__(self) -> None:
         EntityConfig.__post_init__(self)
-        _check_list("rules", self.rules, 'Rule("NAME", SqlFilter({}))')
+        _check_list("rules", self.rules, 'Rule("NAME", SqlRuleFilter({}))')
         rules = tuple(self.rules)
         for index, rule in enumerate(rules):
             _check_kind(f"rules[{index}]", rule, Rule)
@@ -523,7 +523,7 @@ def _rule(place: _Setting) -> Rule:
     try:
         passes: RuleFilter
         if kind.text().casefold() == "sql":
-            passes = SqlFilter(_expression(members["Properties"], "SqlFilter"))
+            passes = SqlRuleFilter(_expression(members["Properties"], "SqlFilter"))
         elif kind.value.casefold() == "correlation":
             fields = members["Properties"].required("CorrelationFilter")
             of_it = fields.members(dict.fromkeys((*_CORRELATED, "Properties"), False))
@@ -531,7 +531,7 @@ def _rule(place: _Setting) -> Rule:
             properties = of_it["Properties"].value if "Properties" in of_it else {}
             if not isinstance(properties, dict):
                 raise of_it["Properties"].wrong("must be an object", properties)
-            passes = CorrelationFilter(**texts, properties=properties)
+            passes = CorrelationRuleFilter(**texts, properties=properties)
         else:
             raise kind.wrong("must be Sql or Correlation", kind.value)
         rule = Rule(name, passes, _expression(members["Properties"], "Action") if "Action" in of_rule else "")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from ..._azure_rules import CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
+from ..._azure_rules import CorrelationRuleFilter, FalseRuleFilter, Rule, RuleFilter, SqlRuleFilter, TrueRuleFilter
 from ...types import decode, encode
 from ._config import QueueConfig, SubscriptionConfig, TopicConfig
 
@@ -16,10 +16,10 @@ _CONFIGS: Final[dict[str, type[QueueConfig | TopicConfig | SubscriptionConfig]]]
     "subscription": SubscriptionConfig,
 }
 _FILTERS: Final[dict[str, type[RuleFilter]]] = {
-    "true": TrueFilter,
-    "false": FalseFilter,
-    "sql": SqlFilter,
-    "correlation": CorrelationFilter,
+    "true": TrueRuleFilter,
+    "false": FalseRuleFilter,
+    "sql": SqlRuleFilter,
+    "correlation": CorrelationRuleFilter,
 }
 
 

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 from xml.etree.ElementTree import Element, SubElement, TreeBuilder
 from xml.parsers.expat import ExpatError, ParserCreate
 
-from ...._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
+from ...._azure_rules import (
+    CORRELATED,
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    Rule,
+    RuleFilter,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
 from ....types import Described, Symbol
 from .._config import QueueConfig, SubscriptionConfig, TopicConfig, read_duration, seconds_in
 from .._service_bus.terms import Status
@@ -282,7 +290,7 @@ def read_description(name: str, description: Element) -> Rule:
     expression, parameters = "", {}
     if action is not None and _kind(action) == "SqlRuleAction":
         expression, parameters = _expression(action), _pairs(action, "Parameters", "a parameter of an action")
-    rule_filter = _filter(passes) if passes is not None else TrueFilter()
+    rule_filter = _filter(passes) if passes is not None else TrueRuleFilter()
     return Rule(name, rule_filter, expression, action_parameters=parameters)
 
 
@@ -297,18 +305,18 @@ def _expression(element: Element) -> str:
 def _filter(element: Element) -> RuleFilter:
     kind = _kind(element)
     if kind == "TrueFilter":
-        return TrueFilter()
+        return TrueRuleFilter()
     if kind == "FalseFilter":
-        return FalseFilter()
+        return FalseRuleFilter()
     if kind == "SqlFilter":
-        return SqlFilter(_expression(element), _pairs(element, "Parameters", "a parameter of a filter"))
+        return SqlRuleFilter(_expression(element), _pairs(element, "Parameters", "a parameter of a filter"))
     if kind != "CorrelationFilter":
         raise ValueError(
             f"a filter must be a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not {kind!r:.100}"
         )
     fields = {name: element.findtext(_BUS + _camel(name)) for name in CORRELATED}
     properties = _pairs(element, "Properties", "a property of a correlation filter")
-    return CorrelationFilter(**{name: text for name, text in fields.items() if text}, properties=properties)
+    return CorrelationRuleFilter(**{name: text for name, text in fields.items() if text}, properties=properties)
 
 
 def _pairs(element: Element, name: str, what: str) -> dict[str, Any]:
@@ -463,7 +471,7 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, old
             ("IsAnonymousAccessible", "false"),
         ]
     if isinstance(config, TopicConfig):
-        correlated = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
+        correlated = sum(isinstance(rule.filter, CorrelationRuleFilter) for rule in rules)
         elements += [
             (_FILTERS_FIRST, _flag(config.filtering_messages_before_publishing)),
             ("EnableSubscriptionPartitioning", "false"),
@@ -509,7 +517,7 @@ def describe_rule(rule: Rule, created: float) -> Element:
     """Describe a rule."""
     element = Element(f"{_BUS}RuleDescription")
     passes = rule.filter
-    if isinstance(passes, CorrelationFilter):
+    if isinstance(passes, CorrelationRuleFilter):
         fields = [(_camel(name), getattr(passes, name)) for name in CORRELATED]
         inside = SubElement(element, f"{_BUS}Filter", {_TYPE: "CorrelationFilter"})
         for name, text in fields:
@@ -518,12 +526,12 @@ def describe_rule(rule: Rule, created: float) -> Element:
         if passes.properties:
             _add_pairs(inside, "Properties", passes.properties)
     else:
-        kind = type(passes).__name__
+        kind = type(passes).__name__.replace("RuleFilter", "Filter")
         inside = SubElement(element, f"{_BUS}Filter", {_TYPE: kind})
-        constant = "1=1" if isinstance(passes, TrueFilter) else "1=0"
-        _add(inside, f"{_BUS}SqlExpression", passes.expression if isinstance(passes, SqlFilter) else constant)
+        constant = "1=1" if isinstance(passes, TrueRuleFilter) else "1=0"
+        _add(inside, f"{_BUS}SqlExpression", passes.expression if isinstance(passes, SqlRuleFilter) else constant)
         _add(inside, f"{_BUS}CompatibilityLevel", "20")
-        if isinstance(passes, SqlFilter) and passes.parameters:
+        if isinstance(passes, SqlRuleFilter) and passes.parameters:
             _add_pairs(inside, "Parameters", passes.parameters)
     action = SubElement(element, f"{_BUS}Action", {_TYPE: "SqlRuleAction" if rule.action else "EmptyRuleAction"})
     if rule.action:

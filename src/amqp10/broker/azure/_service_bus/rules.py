@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from ...._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
+from ...._azure_rules import (
+    CORRELATED,
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    Rule,
+    RuleFilter,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
 from ....types import Described, Int, ULong
 from ..._filters.selector.values import Candidate, plain, same
 from .._messages import timestamp
@@ -68,20 +76,20 @@ class ActiveRule:
 
 def _predicate(rule_filter: RuleFilter) -> Callable[[Candidate], bool]:
     match rule_filter:
-        case SqlFilter(expression, parameters):
+        case SqlRuleFilter(expression, parameters):
             condition = condition_of(expression, parameters)
             return lambda candidate: condition(candidate) is True
-        case CorrelationFilter():
+        case CorrelationRuleFilter():
             if not rule_filter.properties and all(getattr(rule_filter, name) is None for name in CORRELATED):
                 raise ValueError(
-                    "a correlation filter must compare at least one field or property; TrueFilter() matches all "
+                    "a correlation filter must compare at least one field or property; TrueRuleFilter() matches all "
                     "messages"
                 )
             return lambda candidate: _correlates(rule_filter, candidate)
-    return lambda _: isinstance(rule_filter, TrueFilter)
+    return lambda _: isinstance(rule_filter, TrueRuleFilter)
 
 
-def _correlates(rule_filter: CorrelationFilter, candidate: Candidate) -> bool:
+def _correlates(rule_filter: CorrelationRuleFilter, candidate: Candidate) -> bool:
     message = candidate.message
     for name in CORRELATED:
         wanted = getattr(rule_filter, name)
@@ -100,11 +108,11 @@ def _text(value: Any) -> Any:
 
 def _described(rule_filter: RuleFilter) -> Described:
     match rule_filter:
-        case SqlFilter(expression):
+        case SqlRuleFilter(expression):
             return Described(_SQL, [expression, _COMPATIBILITY])
-        case CorrelationFilter(properties=properties):
+        case CorrelationRuleFilter(properties=properties):
             return Described(_CORRELATION, [*(getattr(rule_filter, name) for name in CORRELATED), dict(properties)])
-    return Described(_TRUE if isinstance(rule_filter, TrueFilter) else _FALSE, [])
+    return Described(_TRUE if isinstance(rule_filter, TrueRuleFilter) else _FALSE, [])
 
 
 def copies(message: EntityMessage, rules: Iterable[ActiveRule]) -> list[EntityMessage]:
@@ -139,16 +147,16 @@ def read_rule(name: str, description: Mapping[Any, Any]) -> Rule:
 def _read_filter(description: Mapping[Any, Any]) -> RuleFilter:
     sql, correlation = description.get("sql-filter"), description.get("correlation-filter")
     if isinstance(sql, dict) and isinstance(sql.get("expression"), str):
-        return SqlFilter(sql["expression"])
+        return SqlRuleFilter(sql["expression"])
     if isinstance(correlation, dict):
         properties = correlation.get("properties")
         fields = {name: correlation.get(name.replace("_", "-")) for name in CORRELATED}
         for field_name, value in fields.items():
             if not isinstance(value, str | None):
                 raise ValueError(f"{field_name} of a correlation filter must be a string, not {value!r:.60}")
-        return CorrelationFilter(**fields, properties=properties if isinstance(properties, dict) else {})
+        return CorrelationRuleFilter(**fields, properties=properties if isinstance(properties, dict) else {})
     if "true-filter" in description:
-        return TrueFilter()
+        return TrueRuleFilter()
     if "false-filter" in description:
-        return FalseFilter()
+        return FalseRuleFilter()
     raise ValueError("a rule must have a sql-filter, a correlation-filter, a true-filter or a false-filter")
