@@ -303,7 +303,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Many tasks at a time, so that they can wait for something to be killed, and two attempts for each."""
     from pyspark.sql import SparkSession
 
-    from amqp10.spark._java import JavaMissing, prepare
+    from amqp10.spark import JavaMissing, prepare
 
     try:
         prepare()

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from amqp10._files import create_private, private
-from amqp10.broker._store.tables import MessageRow, StoreFile
 from amqp10.client import SQLiteDeliveryStore
 from amqp10.errors import StoreError
+
+from .kit.inside.broker import MessageRow, StoreFile
 
 posix = pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
 

@@ -11,13 +11,14 @@ from unittest.mock import create_autospec
 import pytest
 
 from amqp10 import Connection, Delivery, Receiver, Sender, Worker, amqp010, amqp091, sync
-from amqp10._arguments import attributes
 from amqp10.azure import EventHub, ServiceBus
 from amqp10.azure.service_bus import ServiceBusDelivery, ServiceBusReceiver, ServiceBusSender
 from amqp10.broker import Broker
 from amqp10.rabbitmq import Management
 from amqp10.sync import azure as sync_azure
 from amqp10.testing import BackgroundBroker
+
+from .kit.inside.package import attributes
 
 CLASSES = (
     *(Connection, Delivery, Receiver, Sender, Worker, amqp010.Native, amqp091.Native, Management),

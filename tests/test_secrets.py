@@ -29,9 +29,9 @@ from amqp10 import (
 )
 from amqp10._arguments import SECRETS as NAMES
 from amqp10.broker import Broker
-from amqp10.cli._lines import JSONLines
 from amqp10.otel import instrument, instrument_broker, uninstrument, uninstrument_broker
 
+from .kit.inside.cli import JSONLines
 from .kit.public_calls import NotMade, PublicCall, public_calls
 from .kit.telemetry import Seen
 

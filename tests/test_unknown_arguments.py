@@ -12,12 +12,12 @@ import anyio
 import pytest
 
 from amqp10 import Connection, Message, Source, Target, Worker, bridge, sync
-from amqp10._arguments.unknown import _ELSEWHERE, _MEANT
 from amqp10.azure import EventHub, ServiceBus
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 from amqp10.testing import BackgroundBroker
 
+from .kit.inside.package import ELSEWHERE, MEANT
 from .kit.public_calls import public_calls
 
 CONNECTION = Connection("amqp://localhost")
@@ -192,5 +192,5 @@ def test_advised_arguments_exist() -> None:
     """Each argument that an error advises is one of a public call."""
     known = {name for call in public_calls() for name in [each.name for each in call.parameters] + list(call.hints)}
     known |= set(Message.replace.__annotations__) | set(dir(Message))
-    advised = {name for names in _MEANT.values() for name in names} | {name for name, _, _ in _ELSEWHERE if name}
+    advised = {name for names in MEANT.values() for name in names} | {name for name, _, _ in ELSEWHERE if name}
     assert advised <= known

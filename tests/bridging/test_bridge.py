@@ -11,7 +11,7 @@ import amqp10
 from amqp10 import Connection, MemoryDeliveryStore, Message, Selector, Source, Unsupported
 from amqp10.bridging._mover import Mover
 from amqp10.broker import Broker
-from amqp10.client._core.connection import ConnectionCore
+from amqp10.client.internals import ConnectionCore
 from amqp10.engine import DeliveriesReceived, Event, dialect
 
 from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers

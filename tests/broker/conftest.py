@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from amqp10.broker._queues.queue import Queue, QueueSettings
 from amqp10.broker._virtual_host_core import VirtualHostCore
 
 from ..kit.broker.controller import Controller, controller
 from ..kit.broker.stored_life import Begin, Life
 from ..kit.broker.wire import Wire
 from ..kit.clock import Clock
+from ..kit.inside.broker import Queue, QueueSettings
 
 
 @pytest.fixture

@@ -9,17 +9,15 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.broker.azure import AzureConfig, EventHubConfig
-from amqp10.broker.azure._links import NamespaceLinks
-from amqp10.broker.azure._namespace import Namespace
 from amqp10.dialects.v0_9.wire.methods import BasicAck, BasicConsume, BasicGet, BasicQos, ChannelFlow, QueueDeclare
 from amqp10.engine import SessionTerms
 from amqp10.messaging import ACCEPTED, AmqpValue, Message, Target
 
 from ..kit.broker.client_0_9_1 import Client091, published, said
 from ..kit.broker.wire import Wire, bodies
+from ..kit.inside.broker import Limits, Namespace, NamespaceLinks, VirtualHostSettings
 from ..kit.steps import steps
 
 

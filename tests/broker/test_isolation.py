@@ -15,17 +15,23 @@ import pytest
 from amqp10 import Connection
 from amqp10.broker import Broker
 from amqp10.broker._log import attempt, report
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.queue import Queue, QueueSettings
-from amqp10.broker._queues.topic import Topic
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Rejected
 from amqp10.types import Symbol
 
 from ..kit.broker.queue_doubles import Giver, Taker, attach, entry, fill, more
 from ..kit.broker.wire import Wire
 from ..kit.clock import Clock
+from ..kit.inside.broker import (
+    Queue,
+    QueueDeclaration,
+    QueuedMessage,
+    QueueSettings,
+    Topic,
+    VirtualHostSettings,
+    filter_set,
+    listeners,
+)
 
 
 class Fault(Exception):
@@ -215,9 +221,10 @@ def test_ends_of_links(vhost: VirtualHostCore, monkeypatch: pytest.MonkeyPatch) 
 
 def test_filter(vhost: VirtualHostCore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter that fails lets the message pass to nobody by it; others have it."""
-    monkeypatch.setattr("amqp10.broker._filters.filter_set.Candidate", fails)
-    from amqp10.broker._filters.filter_set import read_filters
+    monkeypatch.setattr(filter_set, "Candidate", fails)
     from amqp10.types import Described
+
+    from ..kit.inside.broker import read_filters
 
     _, filtering = read_filters({Symbol("f"): Described(Symbol("apache.org:selector-filter:string"), "a = 1")}, 1)
     queue = queue_of(vhost)
@@ -394,7 +401,7 @@ async def test_taking_a_connection(
     async with Broker(websocket=True) as broker, Connection(broker.url) as served:
         host, port = broker.url.removeprefix("amqp://").split(":")
         with monkeypatch.context() as patched:
-            patched.setattr(f"amqp10.broker._serving.listeners.{stage}", fails)
+            patched.setattr(listeners, stage, fails)
             async with await anyio.connect_tcp(host, int(port)) as stranger:
                 with anyio.fail_after(60), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                     await stranger.receive()

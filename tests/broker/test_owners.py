@@ -8,10 +8,11 @@ import pytest
 from amqp10 import AmqpError, Connection, LinkDetached, ManagementError, Message
 from amqp10.broker import Broker
 from amqp10.broker._errors import Refused
-from amqp10.broker._management.requests import check_owner
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import dialect_names
 from amqp10.rabbitmq import management
+
+from ..kit.inside.broker import check_owner
 
 pytestmark = pytest.mark.anyio
 

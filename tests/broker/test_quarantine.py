@@ -9,15 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from amqp10.broker import Broker, QuarantinedMessage
-from amqp10.broker._management.http import Management
-from amqp10.broker._management.requests import Requests
-from amqp10.broker._quarantine import Quarantine, QuarantineJournal
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Node
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._serving.peer_connection import PeerConnection
-from amqp10.broker._users.users import EVERYTHING
+from amqp10.broker import Broker, Quarantine, QuarantinedMessage
+from amqp10.broker._quarantine import QuarantineJournal
 from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.errors import ManagementError
 from amqp10.messaging import AmqpValue, Error, Message
@@ -26,6 +19,7 @@ from amqp10.rabbitmq import management
 from amqp10.types import Symbol, UInt, ULong
 
 from ..kit.broker.queue_doubles import Taker, attach, entry, fill, why_rejected
+from ..kit.inside.broker import EVERYTHING, Management, Node, PeerConnection, Queue, QueuedMessage, Requests
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAULT = RuntimeError("odd\nmessage")

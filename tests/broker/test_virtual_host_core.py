@@ -5,15 +5,13 @@ from datetime import timedelta
 import pytest
 
 from amqp10.broker._errors import Refused
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._queues.topic import Topic
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
+from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
 from ..kit.broker.queue_doubles import Taker, why_rejected
 from ..kit.clock import Clock
+from ..kit.inside.broker import Queue, QueuedMessage, Topic, VirtualHostSettings
 
 
 def queue_of(vhost: VirtualHostCore, name: str) -> Queue:

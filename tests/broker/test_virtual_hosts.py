@@ -10,12 +10,12 @@ import pytest
 
 from amqp10 import AmqpError, Connection, ConnectionClosed, ConnectionLost, Message, StoreError
 from amqp10.broker import Broker, BrokerLimits, Permissions, User
-from amqp10.broker._store import store
 from amqp10.broker._virtual_hosts import virtual_host_of
 from amqp10.engine import LinkTerms, dialect_names
 from amqp10.messaging import Source, Target
 
 from ..kit.broker.raw_clients import dial, raw_receiver, receiver_of
+from ..kit.inside.broker import store
 from ..kit.parents import engine_of, session_of
 
 NAMES = sorted(dialect_names())

@@ -14,11 +14,11 @@ import click
 import pytest
 
 from amqp10 import BridgePlan, BridgeReport, PlannedEnd
-from amqp10.bridging._attach import Guarantee
 from amqp10.cli._check import Checked
 from amqp10.cli._main import COMMANDS, EXAMPLES, cli, run
 from amqp10.cli._probe import Report
 
+from ..kit.inside.package import Guarantee
 from ..kit.processes.commands import Commands
 
 GONE = "amqp://127.0.0.1:1"

@@ -14,8 +14,7 @@ import anyio
 import anyio.from_thread
 import pytest
 
-from amqp10 import ConnectionLost, Error, Message, Symbol
-from amqp10.bridging._plan import BridgePlan, PlannedEnd
+from amqp10 import BridgePlan, ConnectionLost, Error, Message, PlannedEnd, Symbol
 from amqp10.cli._bridge import show
 from amqp10.cli._jsonform import from_json
 from amqp10.cli._main import words

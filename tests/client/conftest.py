@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.client._receiving import consumer
-
 from ..kit.client.peer import Serve, serving
+from ..kit.inside.client import consumer
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-import amqp10.client._connecting.supervisor
 from amqp10.client import receive, send
 from amqp10.engine import (
     SessionTerms,
@@ -18,6 +17,7 @@ from amqp10.errors import FilterNotApplied
 from amqp10.messaging import ACCEPTED, Accepted, Selector, Source
 
 from ..kit.client.cancelling import CancelAt, Serve, Store, at_each_checkpoint, when_blocked, world
+from ..kit.inside.client import supervisor
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("cancellation")]
 
@@ -67,7 +67,7 @@ async def test_the_helper_send(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
                 await anyio.lowlevel.checkpoint()
                 return connection._core.supervisor.given
 
-            monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
+            monkeypatch.setattr(supervisor, "connect", connect)
             await cancel.run(lambda: send("amqp://localhost", "q", "a", "b", close_timeout=1))
             await anyio.wait_all_tasks_blocked()
             assert peer.bodies() in ([], ["a", "b"])
@@ -88,7 +88,7 @@ async def test_the_helper_receive(serve: Serve, monkeypatch: pytest.MonkeyPatch)
 
             store = Store(peer, ["a", "b", "c"])
             peer.on_event = store.on_event
-            monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
+            monkeypatch.setattr(supervisor, "connect", connect)
             await cancel.run(lambda: receive("amqp://localhost", "in", count=2, close_timeout=1))
             await anyio.wait_all_tasks_blocked()
             assert peer.over or peer.engine.remote is None

@@ -12,8 +12,9 @@ import pytest
 from amqp10 import Connection, Message
 from amqp10.broker import Broker
 from amqp10.client.internals import receiver_delivery
-from amqp10.messaging._payload import LARGE, SplitPayload
-from amqp10.net._streams.socket import SocketStream, WatchedSocketStream
+from amqp10.messaging.payloads import LARGE, SplitPayload
+
+from ..kit.inside.net import SocketStream, WatchedSocketStream
 
 pytestmark = pytest.mark.anyio
 

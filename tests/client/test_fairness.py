@@ -11,9 +11,11 @@ import anyio.lowlevel
 import pytest
 
 from amqp10 import Receiver
-from amqp10.client._receiving import consumer as consumer_module
-from amqp10.client._receiving.consumer import YIELD_AFTER_MESSAGES as RECEIVED
-from amqp10.client._sending.send_queue import MESSAGE_COST, YIELD_AFTER_BYTES
+from amqp10.client.internals import MESSAGE_COST
+
+from ..kit.inside.client import YIELD_AFTER_BYTES
+from ..kit.inside.client import YIELD_AFTER_MESSAGES as RECEIVED
+from ..kit.inside.client import consumer as consumer_module
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -29,10 +29,10 @@ from amqp10.broker import Broker
 from amqp10.client import _health
 from amqp10.client._health import MAX_LOOKS, UnsettledAges
 from amqp10.engine import Unsettled
-from amqp10.net import _pump
 from amqp10.testing import BackgroundBroker
 
 from ..kit.client.hosts import QUICK, connecting, detach, forgetful, hosting
+from ..kit.inside.net import pump
 from ..kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("health")]
@@ -43,7 +43,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        for module in (_health, _pump):
+        for module in (_health, pump):
             monkeypatch.setattr(module, "monotonic", lambda: self.now)
 
 

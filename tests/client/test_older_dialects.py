@@ -18,7 +18,7 @@ from amqp10 import (
     TransactionRolledBack,
 )
 from amqp10.broker import Broker
-from amqp10.client._core.connection import ConnectionCore
+from amqp10.client.internals import ConnectionCore
 from amqp10.engine import dialect_names
 from amqp10.testing import FaultProxy
 

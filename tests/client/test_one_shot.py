@@ -9,10 +9,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-import amqp10.client._connecting.supervisor
 from amqp10 import Connection, DecodeError, LinkDetached, Message, Released, receive, send
 from amqp10.broker import Broker
 from amqp10.engine import CreditChanged
+
+from ..kit.inside.client import supervisor
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("send and receive")]
 
@@ -71,7 +72,7 @@ async def test_what_cannot_be_decoded_is_rejected(serve: Callable[..., Any], mon
         async def connect(*args: Any) -> Any:
             return connection._core.supervisor.given
 
-        monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
+        monkeypatch.setattr(supervisor, "connect", connect)
         sent: list[Any] = []
 
         def supply(event: Any) -> bool:

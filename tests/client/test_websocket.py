@@ -17,16 +17,16 @@ from wsproto.connection import ConnectionType
 from wsproto.events import CloseConnection, Ping
 
 from amqp10.broker import Broker
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.client import Connection
 from amqp10.errors import ConnectionLost
 from amqp10.net import TLS
-from amqp10.net import _pump as pump_module
-from amqp10.net._streams.websocket import WebSocketStream
 from amqp10.testing import CertificateAuthority, ScriptedPeer
 
 from ..kit.client.cancelling import CancelAt, at_each_checkpoint
 from ..kit.client.peer import Serve, serving
+from ..kit.inside.net import WebSocketStream
+from ..kit.inside.net import pump as pump_module
 from ..kit.net.connect_proxy import connect_proxy
 from . import test_cancellation
 from . import test_connection as connecting

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_9.wire.methods import ExchangeDelete as Delete091
 from amqp10.dialects.v0_9.wire.methods import ExchangeDeleteOk, QueueDeleteOk
 from amqp10.dialects.v0_9.wire.methods import QueueDelete as QueueDelete091
@@ -26,6 +24,7 @@ from amqp10.dialects.v0_10.wire.commands import (
 from amqp10.dialects.v0_10.wire.struct import Command
 
 from ..kit.broker.older_clients import Client010, Client09, new_vhost
+from ..kit.inside.broker import QueueDeclaration, VirtualHostCore
 
 MATCH = {"x-match": "all", "colour": "red"}
 

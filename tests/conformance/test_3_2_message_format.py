@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from amqp10.broker._queues.message import QueuedMessage
 from amqp10.errors import DecodeError, EncodeError
 from amqp10.messaging import AmqpSequence, AmqpValue, Data, Message, patch_header
 from amqp10.types import (
@@ -30,6 +29,8 @@ from amqp10.types import (
     decode_from,
     encode,
 )
+
+from ..kit.inside.broker import QueuedMessage
 
 
 def section(code: int, value: Any) -> bytes:

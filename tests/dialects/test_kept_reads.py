@@ -17,7 +17,7 @@ from amqp10.dialects.v0_10.wire.frames import FrameReader as SegmentReader
 from amqp10.dialects.v0_10.wire.frames import encode_command as encode_0_10
 from amqp10.dialects.v1_0.wire.frames import FrameReader, encode_frame
 from amqp10.dialects.v1_0.wire.performatives import Transfer
-from amqp10.messaging._payload import LARGE
+from amqp10.messaging.payloads import LARGE
 
 READERS: dict[str, tuple[Callable[[], Any], bytes]] = {
     "1.0": (lambda: FrameReader(1 << 20, reuses=True), encode_frame(0, Transfer(0, 1, b"t", 0), bytes(1000))),

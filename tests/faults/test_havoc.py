@@ -27,11 +27,11 @@ from amqp10 import (
     Sender,
     StaleDelivery,
     Symbol,
+    Transaction,
     TransactionInDoubt,
     TransactionRolledBack,
 )
 from amqp10.broker import Broker
-from amqp10.client._transactions.transaction import Transaction
 from amqp10.messaging import Coordinator
 from amqp10.profiles import profile
 from amqp10.testing import FaultProxy

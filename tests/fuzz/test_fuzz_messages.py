@@ -13,11 +13,12 @@ import pytest
 
 from amqp10 import Message
 from amqp10.errors import DecodeError
-from amqp10.messaging import MessageFields, _section_index
-from amqp10.messaging._fields import HEADER_FIELDS, PROPERTIES_FIELDS, FieldsSection
-from amqp10.types import Char, Described, Map, Symbol, UInt, _read_compound, decode, encode
-from amqp10.types._decode import room_for
+from amqp10.messaging import MessageFields
+from amqp10.messaging.sections import HEADER_FIELDS, PROPERTIES_FIELDS
+from amqp10.types import Char, Described, Map, Symbol, UInt, decode, encode
+from amqp10.types.codec import room_for
 
+from ..kit.inside.codec import FieldsSection, read_compound, section_index
 from ..kit.plain_readers import plain_readers, without_shapes
 
 MOMENT = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -88,12 +89,12 @@ def whole(payload: bytes) -> list[Any]:
     return [message.body, *(getattr(message, name) for name in MessageFields.__annotations__)]
 
 
-def by_fields(section: FieldsSection, payload: bytes, place: _section_index.SectionSpan) -> dict[str, Any]:
+def by_fields(section: FieldsSection, payload: bytes, place: section_index.SectionSpan) -> dict[str, Any]:
     """Read header or properties as the fields of a message."""
     return section.read_values(payload, place, room_for(payload))
 
 
-def by_object(section: FieldsSection, payload: bytes, place: _section_index.SectionSpan) -> dict[str, Any]:
+def by_object(section: FieldsSection, payload: bytes, place: section_index.SectionSpan) -> dict[str, Any]:
     """Read the same by way of `Header` and `Properties`."""
     found = section.read(payload, place, room_for(payload))
     values = {name: getattr(found, name) for name in section.defaults}
@@ -104,7 +105,7 @@ def by_object(section: FieldsSection, payload: bytes, place: _section_index.Sect
 
 def check_sections(payload: bytes) -> None:
     """See that header and properties, each by itself, are read alike in both ways."""
-    for code, place in _section_index.scan(payload).items():
+    for code, place in section_index.scan(payload).items():
         for section in (HEADER_FIELDS, PROPERTIES_FIELDS):
             if section.code == code:
                 assert outcome(by_fields, section, payload, place) == outcome(by_object, section, payload, place)
@@ -120,11 +121,11 @@ def compare(monkeypatch: pytest.MonkeyPatch, count: int, seed: int) -> None:
             payload = mutated(chance, payload)
         fast = outcome(whole, payload)
         with monkeypatch.context() as generic, plain_readers(), without_shapes():
-            generic.setattr(_section_index, "fast", None)
+            generic.setattr(section_index, "fast", None)
             assert fast == outcome(whole, payload), payload
-            generic.setattr(_read_compound, "_TRUSTED_ENTRIES", -1)  # all maps are read as large ones
+            generic.setattr(read_compound, "_TRUSTED_ENTRIES", -1)  # all maps are read as large ones
             assert fast == outcome(whole, payload), payload
-            generic.setattr(_read_compound, "_SECRET_HASHES", ())  # and by pairs
+            generic.setattr(read_compound, "_SECRET_HASHES", ())  # and by pairs
             assert fast == outcome(whole, payload), payload
         outcome(check_sections, payload)
         faulty += fast.startswith("DecodeError")
@@ -152,8 +153,8 @@ def test_each_octet_of_a_map(monkeypatch: pytest.MonkeyPatch, map_of: bytes) -> 
         for octet in (0x00, 0x01, 0x40, 0x56, 0x81, 0xA1, 0xA3, 0xB1, 0xC1, 0xE0, 0xFF, (map_of[at] + 1) % 256):
             changed.append(map_of[:at] + bytes((octet,)) + map_of[at + 1 :])
     fast = [outcome(decode, each) for each in changed]
-    monkeypatch.setattr(_read_compound, "_TRUSTED_ENTRIES", -1)
+    monkeypatch.setattr(read_compound, "_TRUSTED_ENTRIES", -1)
     with plain_readers(), without_shapes():
         assert fast == [outcome(decode, each) for each in changed]
-        monkeypatch.setattr(_read_compound, "_SECRET_HASHES", ())
+        monkeypatch.setattr(read_compound, "_SECRET_HASHES", ())
         assert fast == [outcome(decode, each) for each in changed]

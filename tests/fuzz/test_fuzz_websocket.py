@@ -14,9 +14,8 @@ from wsproto.connection import Connection, ConnectionType
 
 from amqp10.errors import ConnectionLost
 from amqp10.net import StreamFacts, WebSocket, accept_websocket, parse_url
-from amqp10.net._connecting.websocket_handshake import open_websocket
-from amqp10.net._streams.base import STREAM_ERRORS
-from amqp10.net._streams.websocket import WebSocketStream
+
+from ..kit.inside.net import STREAM_ERRORS, WebSocketStream, open_websocket
 
 pytestmark = pytest.mark.capability("WebSocket")
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amqp10.testing._strategies import amqp_values, arrays, exact, maps, scalars, uints, ulongs
+from amqp10.testing.strategies import amqp_values, arrays, exact, maps, scalars, uints, ulongs
 from amqp10.types import TYPE_NAMES, Decimal32, Decimal64, Decimal128, decode, encode
 
 proton: Any = pytest.importorskip("proton")

@@ -26,10 +26,9 @@ from amqp10 import (
     StreamOffset,
     TopicBinding,
 )
-from amqp10.broker._filters.filter_set import read_filters
-from amqp10.broker._queues.message import QueuedMessage
 from amqp10.types import Symbol
 
+from ..kit.inside.broker import QueuedMessage, read_filters
 from ._matrix import Peer, fresh_name
 from ._selectors import AGREED, DEPARTURES, MESSAGES
 from .brokers import Server

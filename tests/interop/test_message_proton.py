@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from amqp10.messaging import AmqpSequence, AmqpValue, Data, Message
-from amqp10.testing._message_strategies import bodies, exact_message, messages
-from amqp10.testing._strategies import amqp_values, exact
+from amqp10.testing.strategies import amqp_values, bodies, exact, exact_message, messages
 from amqp10.types import Timestamp, ULong
 
 proton: Any = pytest.importorskip("proton")

@@ -16,15 +16,21 @@ pytest.importorskip("pyspark")
 
 from amqp10 import Connection, Message
 from amqp10.rabbitmq import queue_address
-from amqp10.spark._connection.address_checks import count_ready
-from amqp10.spark._connection.connect import connection, run_with_retries, source
-from amqp10.spark._options import Options
-from amqp10.spark._queues.consume import QueuePartition, read_partition
-from amqp10.spark._rows.schema import struct
-from amqp10.spark._wal.query_folder import create_batch_folder, create_query_folder
-from amqp10.spark._wal.segments import Segment
+from amqp10.spark import Options
 
 from ..kit.counts import KILLS
+from ..kit.inside.spark import (
+    QueuePartition,
+    Segment,
+    connection,
+    count_ready,
+    create_batch_folder,
+    create_query_folder,
+    read_partition,
+    run_with_retries,
+    source,
+    struct,
+)
 from ..kit.unavailable import unavailable
 from ._matrix import fresh_name
 from .brokers import ARTEMIS, Mortal, Server, Unavailable, java, mortal, write_trust_store

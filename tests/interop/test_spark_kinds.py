@@ -10,16 +10,19 @@ pytest.importorskip("pyspark")
 
 from amqp10 import Connection, Message, receive
 from amqp10.rabbitmq import management, queue_address
-from amqp10.spark._connection.address_checks import connect_and_ensure_queue
-from amqp10.spark._connection.connect import connection, run_with_retries
-from amqp10.spark._logs.logs import read_range
-from amqp10.spark._logs.offsets import Range
-from amqp10.spark._logs.readers import plan_batch_read
-from amqp10.spark._options import Options
-from amqp10.spark._queues.batch import browse
-from amqp10.spark._queues.probe import has_messages
-from amqp10.spark._rows.decode import Columns
+from amqp10.spark import Options
 
+from ..kit.inside.spark import (
+    Columns,
+    Range,
+    browse,
+    connect_and_ensure_queue,
+    connection,
+    has_messages,
+    plan_batch_read,
+    read_range,
+    run_with_retries,
+)
 from ._matrix import fresh_name
 from .brokers import Server
 

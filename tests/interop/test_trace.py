@@ -18,8 +18,8 @@ import anyio.to_thread
 import pytest
 
 from amqp10 import Connection
-from amqp10.cli._trace.analysis import Call, take_apart
 
+from ..kit.inside.cli import Call, take_apart
 from ..kit.processes.programs import started
 from ..kit.unavailable import unavailable
 from ._matrix import Peer

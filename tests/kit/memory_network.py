@@ -16,7 +16,7 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute, SocketListener
 from anyio.streams.stapled import MultiListener
 
-from amqp10.broker._serving.memory import MemoryStream, memory_streams
+from amqp10.broker.internals import MemoryStream, memory_streams
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

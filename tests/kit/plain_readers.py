@@ -7,10 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from amqp10.messaging import _fields
-from amqp10.messaging._compiled import fast
-from amqp10.types import _read_compound, _shapes
-from amqp10.types._read_primitive import READERS
+from amqp10.types.codec import READERS
+
+from .inside.codec import fast_messages, fields, read_compound, shapes
 
 
 @contextmanager
@@ -18,23 +17,23 @@ def plain_readers() -> Iterator[None]:
     """Have messages, lists and maps read by the plain readers."""
     usual = READERS[:]
     READERS[:] = [getattr(each, "plain", each) for each in usual]
-    if fast is not None:
-        fast.leave_all(True)
+    if fast_messages is not None:
+        fast_messages.leave_all(True)
     try:
         yield
     finally:
         READERS[:] = usual
-        if fast is not None:
-            fast.leave_all(False)
+        if fast_messages is not None:
+            fast_messages.leave_all(False)
 
 
 @contextmanager
 def without_shapes() -> Iterator[None]:
     """Have each map and each list of fields read as the first of its kind."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (_read_compound, _fields, _shapes):
+        for module in (read_compound, fields, shapes):
             patch.setattr(module, "read_by", lambda *_: None)
-        patch.setattr(_shapes.Shapes, "note", lambda *_: None)
+        patch.setattr(shapes.Shapes, "note", lambda *_: None)
         yield
 
 
@@ -42,9 +41,9 @@ def without_shapes() -> Iterator[None]:
 def quick_shapes(*, before: int = 0, looks: int = 1) -> Iterator[None]:
     """Have readers of shapes written at once, as many as are asked for, and none known at first."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_shapes, "_BEFORE", before)
-        patch.setattr(_shapes, "_LOOKS", looks)
-        patch.setattr(_shapes, "_WRITTEN_AT_ONCE", 1 << 30)
+        patch.setattr(shapes, "_BEFORE", before)
+        patch.setattr(shapes, "_LOOKS", looks)
+        patch.setattr(shapes, "_WRITTEN_AT_ONCE", 1 << 30)
         forget_shapes()
         yield
     forget_shapes()
@@ -52,5 +51,5 @@ def quick_shapes(*, before: int = 0, looks: int = 1) -> Iterator[None]:
 
 def forget_shapes() -> None:
     """Forget all shapes of maps and of properties."""
-    for shapes in (_read_compound.map_shapes, _fields.PROPERTIES_FIELDS.shapes):
-        shapes.clear()
+    for each in (read_compound.map_shapes, fields.PROPERTIES_FIELDS.shapes):
+        each.clear()

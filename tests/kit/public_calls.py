@@ -33,7 +33,6 @@ from amqp10 import (
     Target,
     Transaction,
 )
-from amqp10._arguments import hints_of
 from amqp10.azure import (
     EventHub,
     EventReader,
@@ -46,6 +45,8 @@ from amqp10.azure import (
 from amqp10.broker import Broker, SasRule
 from amqp10.client.internals import ConnectionFace
 from amqp10.rabbitmq import Management as RabbitManagement
+
+from .inside.package import hints_of
 
 PACKAGES = (
     *(

@@ -17,6 +17,8 @@ from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
 from amqp10.errors import ConnectionLost
 from amqp10.net import StreamFacts
 
+from .inside.client import supervisor
+
 KEY = "the-key-of-the-policy"
 SECRET = "the-secret-of-the-issuer"
 EPOCH = 1_700_000_000.0
@@ -91,7 +93,7 @@ class Network:
         self.secure = True
         self._broker = broker
         self._streams: list[Any] = []
-        monkeypatch.setattr("amqp10.client._connecting.supervisor.connect", self._connect)
+        monkeypatch.setattr(supervisor, "connect", self._connect)
 
     async def _connect(self, endpoint: Any, *_: Any) -> tuple[Any, StreamFacts]:
         await anyio.lowlevel.checkpoint()

@@ -10,7 +10,7 @@ import pytest
 from amqp10.engine import IncomingDelivery
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message
-from amqp10.messaging._payload import ForeignPayload, SplitPayload
+from amqp10.messaging.payloads import ForeignPayload, SplitPayload
 
 HEAD = Message(subject="s", application_properties={"k": 1}).encode_head()
 

@@ -21,8 +21,8 @@ from amqp10.messaging import (
     read_priority,
     read_properties,
 )
-from amqp10.messaging._section_index import scan
-from amqp10.testing._message_strategies import exact_message, headers, messages
+from amqp10.messaging.sections import scan
+from amqp10.testing.strategies import exact_message, headers, messages
 from amqp10.types import Symbol
 
 

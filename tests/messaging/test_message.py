@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError, EncodeError
 from amqp10.messaging import AmqpSequence, AmqpValue, Data, Header, Message, MessageFields, Properties
-from amqp10.testing._message_strategies import exact_body, exact_message, messages
+from amqp10.testing.strategies import exact_body, exact_message, messages
 from amqp10.types import Array, Described, Symbol, UInt, ULong, encode
 
 

@@ -19,7 +19,7 @@ from amqp10.messaging import (
     Returned,
     Undone,
 )
-from amqp10.testing._message_strategies import delivery_states
+from amqp10.testing.strategies import delivery_states
 from amqp10.types import Described, Symbol, ULong, decode_composite, encode
 
 

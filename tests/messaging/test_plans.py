@@ -18,9 +18,11 @@ import pytest
 from amqp10 import Message
 from amqp10.errors import EncodeError
 from amqp10.messaging import _message
-from amqp10.messaging._fields import MAPS, PROPERTIES_FIELDS
-from amqp10.types import Char, Float, Int, Symbol, UByte, UInt, ULong, _encode, _plans, decode, encode
-from amqp10.types._encode import WRITERS, close_compound
+from amqp10.messaging.sections import MAPS, PROPERTIES_FIELDS
+from amqp10.types import Char, Float, Int, Symbol, UByte, UInt, ULong, decode, encode
+from amqp10.types.codec import WRITERS, close_compound
+
+from ..kit.inside.codec import encoding, writing_plans
 
 
 class Color(StrEnum):
@@ -111,7 +113,7 @@ def test_maps() -> None:
     failed = 0
     for _ in range(3_000):
         value = {chance.choice(KEYS): chance.choice(VALUES) for _ in range(chance.randrange(4))}
-        written = outcome(_encode.write_map, value)
+        written = outcome(encoding.write_map, value)
         assert written == outcome(write_plainly, value), value
         failed += written.startswith("EncodeError")
     assert 100 < failed < 2_900
@@ -134,10 +136,10 @@ def test_properties() -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a writer made for each kind of maps that comes for the third time, none known at first, none compiled."""
-    monkeypatch.setattr(_encode, "fast", None)
+    monkeypatch.setattr(encoding, "fast", None)
     monkeypatch.setattr(_message, "fast", None)
-    monkeypatch.setattr(_plans, "_BEFORE", 2)
-    monkeypatch.setattr(_plans, "_WRITTEN_AT_ONCE", 1 << 30)
+    monkeypatch.setattr(writing_plans, "_BEFORE", 2)
+    monkeypatch.setattr(writing_plans, "_WRITTEN_AT_ONCE", 1 << 30)
     for plans in PLANS:
         plans.clear()
     yield
@@ -145,14 +147,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         plans.clear()
 
 
-PLANS = (_encode.map_plans, PROPERTIES_FIELDS.plans, *(section.plans for section in MAPS.values()))
+PLANS = (encoding.map_plans, PROPERTIES_FIELDS.plans, *(section.plans for section in MAPS.values()))
 
 
 @pytest.mark.usefixtures("quick")
 def test_maps_of_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Maps of the same keys, whatever their values are: the same octets, or the same error, as without plans."""
     chance = random.Random(13)
-    writers: list[Callable[[bytearray, Any], None]] = [_encode.write_map, *(each.write for each in MAPS.values())]
+    writers: list[Callable[[bytearray, Any], None]] = [encoding.write_map, *(each.write for each in MAPS.values())]
     failed = 0
     for _ in range(60):
         odd = chance.random() < 0.3
@@ -165,7 +167,7 @@ def test_maps_of_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
             for write in writers:
                 written = outcome(write, value)
                 with monkeypatch.context() as plain:
-                    plain.setattr(_plans.Plans, "write", lambda *_: False)
+                    plain.setattr(writing_plans.Plans, "write", lambda *_: False)
                     assert written == outcome(write, value), value
                 failed += written.startswith("EncodeError")
     assert 1_000 < failed < 4_400
@@ -192,7 +194,7 @@ def test_properties_of_a_kind() -> None:
 def test_long_and_short_properties() -> None:
     """Fields that come often, with as many octets as fit into a short list, and one more."""
     for size in (*range(240, 260), 300, 65_536):
-        for _ in range(2 * _plans._BEFORE):
+        for _ in range(2 * writing_plans._BEFORE):
             fields = {"message_id": "m", "to": "t" * size, "subject": "s"}
             assert outcome(PROPERTIES_FIELDS.write, fields) == outcome(PROPERTIES_FIELDS._write_by_field, fields)
 
@@ -211,22 +213,22 @@ def test_keys_that_are_equal_but_of_another_type() -> None:
             assert list(map(type, read)) == [kind, str, kind]
             with pytest.raises(EncodeError) if kind is Symbol else nullcontext():
                 Message(application_properties={"b": 1, kind("a"): 2, "c": 3}).encode()
-    assert _encode.map_plans.count >= 2
+    assert encoding.map_plans.count >= 2
 
 
 def test_few_writers_are_made_for_a_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     """Maps that are always of new kinds, long or wide ones too, leave little, and few of them have writers."""
-    plans = _encode.plans_of(b"\xc1", _encode.WRITERS[str], _encode.WRITERS)
+    plans = encoding.plans_of(b"\xc1", encoding.WRITERS[str], encoding.WRITERS)
     for number in range(2_500):
-        for _ in range(_plans._BEFORE + 2):
+        for _ in range(writing_plans._BEFORE + 2):
             plans.write(bytearray(), {f"a {number}": 1, "b": 2, "c": 3})
-    assert len(plans._times) <= _plans._WAITING
-    noted = 2_500 * (_plans._BEFORE + 2) * 3
-    assert 0 < 5 * plans.count <= noted // _plans._WRITTEN_FOR_ONE + _plans._WRITTEN_AT_ONCE + 5 < 9_000
-    monkeypatch.setattr(_plans, "_WRITTEN_AT_ONCE", 1 << 30)
-    monkeypatch.setattr(_plans, "_ENTRIES_KEPT", 500)
+    assert len(plans._times) <= writing_plans._WAITING
+    noted = 2_500 * (writing_plans._BEFORE + 2) * 3
+    assert 0 < 5 * plans.count <= noted // writing_plans._WRITTEN_FOR_ONE + writing_plans._WRITTEN_AT_ONCE + 5 < 9_000
+    monkeypatch.setattr(writing_plans, "_WRITTEN_AT_ONCE", 1 << 30)
+    monkeypatch.setattr(writing_plans, "_ENTRIES_KEPT", 500)
     for number in range(200):
-        for _ in range(_plans._BEFORE + 2):
+        for _ in range(writing_plans._BEFORE + 2):
             plans.write(bytearray(), {f"b {number}": 1, "b": 2, "c": 3})
     assert plans.count == 100
     plans.clear()
@@ -259,10 +261,10 @@ def test_what_is_known_is_bounded() -> None:
         chance.shuffle(names)
         fields: dict[str, Any] = dict.fromkeys(names[:6])
         Message(b"", application_properties={f"once {number}": 1}, **fields).encode()
-    for kept in (_encode._keys, section._known):
-        assert len(kept) <= _encode._KEYS_KEPT
-        assert max(map(len, kept)) <= _encode._KEY_LENGTH
-    assert PROPERTIES_FIELDS.plans.count * (6 + _plans._FRAME) <= _plans._ENTRIES_KEPT
+    for kept in (encoding._keys, section._known):
+        assert len(kept) <= encoding._KEYS_KEPT
+        assert max(map(len, kept)) <= encoding._KEY_LENGTH
+    assert PROPERTIES_FIELDS.plans.count * (6 + writing_plans._FRAME) <= writing_plans._ENTRIES_KEPT
 
 
 def test_threads_share_it() -> None:

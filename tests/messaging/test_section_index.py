@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message, _section_index
-from amqp10.messaging._section_index import BODY, NAMES, descriptor_at, scan, section_at
-from amqp10.messaging.sections import may_hold
-from amqp10.testing._message_strategies import messages
+from amqp10.messaging._section_index import NAMES
+from amqp10.messaging.sections import BODY, descriptor_at, may_hold, scan, section_at
+from amqp10.testing.strategies import messages
 from amqp10.types import Described, Int, Symbol, ULong, encode
 
 from ..kit.steps import steps

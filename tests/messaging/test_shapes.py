@@ -15,10 +15,11 @@ from amqp10 import Message
 from amqp10.errors import DecodeError
 from amqp10.messaging import MessageFields
 from amqp10.messaging._compiled import fast
-from amqp10.messaging._fields import MAPS, PROPERTIES_FIELDS
-from amqp10.types import Int, Symbol, Timestamp, UInt, ULong, _read_compound
+from amqp10.messaging.sections import MAPS, PROPERTIES_FIELDS
+from amqp10.types import Int, Symbol, Timestamp, UInt, ULong
 
 from ..kit.counts import MUTATED_MESSAGES
+from ..kit.inside.codec import read_compound
 from ..kit.plain_readers import plain_readers, quick_shapes, without_shapes
 
 pytestmark = pytest.mark.skipif(
@@ -162,7 +163,7 @@ def plain() -> Iterator[None]:
 
 def has_shapes() -> bool:
     """Whether readers were written for properties, for maps with string keys, and for those with symbols."""
-    maps = _read_compound.map_shapes
+    maps = read_compound.map_shapes
     return all(any(table.values()) for table in (PROPERTIES_FIELDS.shapes.readers, maps.simple, maps.symbols))
 
 
@@ -196,7 +197,7 @@ def test_mutated_messages_of_a_shape(make: Callable[[random.Random], Message]) -
             assert outcome(payload, parts) == expected, payload
             faulty += any(type(each) is str for each in expected)
         assert any(PROPERTIES_FIELDS.shapes.readers.values())
-        assert any(_read_compound.map_shapes.readers.values())
+        assert any(read_compound.map_shapes.readers.values())
     assert MUTATED_MESSAGES / 5 < faulty < MUTATED_MESSAGES * 49 / 50
 
 
@@ -225,8 +226,8 @@ def test_what_has_no_place_in_a_section() -> None:
         for value in (body, symbols, simple):
             for _ in range(3):
                 assert Message.decode(Message(value).encode()).body == value
-        assert _read_compound.map_shapes.simple
-        assert _read_compound.map_shapes.symbols
+        assert read_compound.map_shapes.simple
+        assert read_compound.map_shapes.symbols
         for code, value, wrong in (
             (0x74, body, "application_properties: a value must have a simple type"),
             (0x74, symbols, "application_properties: a key has a type that is not allowed there"),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpSequence, Data, Message
-from amqp10.messaging._payload import SplitPayload
-from amqp10.testing._message_strategies import exact_message, messages
+from amqp10.messaging.payloads import SplitPayload
+from amqp10.testing.strategies import exact_message, messages
 from amqp10.types import Array, Symbol
 
 LONG = st.binary(min_size=256, max_size=300)

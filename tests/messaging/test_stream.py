@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpSequence, AmqpValue, Data, Message, Received, StreamDecoder, data_head
-from amqp10.testing._message_strategies import exact_message
-from amqp10.testing.strategies import messages
+from amqp10.testing.strategies import exact_message, messages
 
 EVERYTHING = Message(
     Data(b"a" * 300, b"", b"b" * 20),

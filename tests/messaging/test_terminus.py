@@ -18,7 +18,7 @@ from amqp10.messaging import (
     Source,
     Target,
 )
-from amqp10.testing._message_strategies import coordinators, sources, targets
+from amqp10.testing.strategies import coordinators, sources, targets
 from amqp10.types import Described, Symbol, UInt, ULong, decode, encode
 
 

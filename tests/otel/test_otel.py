@@ -28,10 +28,11 @@ from amqp10.azure import ServiceBus
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, QueueConfig, connection_string
 from amqp10.otel import _exporting, extract, inject, instrument, instrument_broker, uninstrument, uninstrument_broker
-from amqp10.otel._exporting import exporting_broker
 from amqp10.otel._telemetry import GAUGES, SCHEMA, error_type
+from amqp10.otel.internals import exporting_broker
 from amqp10.testing import BackgroundBroker
 
+from ..kit.inside.broker import log
 from ..kit.telemetry import Seen
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("OpenTelemetry")]
@@ -548,7 +549,7 @@ async def test_a_fault_of_telemetry(
     def fail(*_: object) -> None:
         raise OSError("no room for spans")
 
-    monkeypatch.setattr("amqp10.broker._log.dead_letter_observers", [fail])
+    monkeypatch.setattr(log, "dead_letter_observers", [fail])
     for module in ("_queues.queue", "azure._service_bus.entity"):
         monkeypatch.setattr(f"amqp10.broker.{module}.dead_letter_observers", [fail])
     dead = "dead-letter" if azure is None else "orders/$DeadLetterQueue"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from amqp10.rabbitmq._arguments import _NAMES, QueueArguments, queue_arguments
+from amqp10.rabbitmq import QueueArguments
+from amqp10.rabbitmq._arguments import _NAMES, queue_arguments
 
 
 def test_names_and_units() -> None:

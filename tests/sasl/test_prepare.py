@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.sasl._prepare import MAX_CHARACTERS, encode, prepare
+from amqp10.sasl import prepare
+from amqp10.sasl._prepare import MAX_CHARACTERS, encode
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ pytest.importorskip("pyspark")
 import pyarrow.parquet as pq
 import pyspark
 
-from amqp10.spark._java import prepare
+from amqp10.spark import prepare
 
 from ..kit.processes.free_ports import free_ports
 from ..kit.processes.short_java import SHORT

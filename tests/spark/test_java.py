@@ -11,8 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from amqp10.spark import _java
-from amqp10.spark._java import JavaMissing, prepare
+from amqp10.spark import JavaMissing, _java, prepare
 
 
 def fake(folder: Path, version: str) -> Path:

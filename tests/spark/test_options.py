@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from amqp10.spark._options import Options, option_name, reference
+from amqp10.spark import Options
+from amqp10.spark._options import option_name, reference
 
 URL = "amqp://guest:hidden@localhost"
 NESTED = "[" * 100_000

@@ -17,13 +17,11 @@ from pyspark.sql import SparkSession
 
 import amqp10
 from amqp10 import Message
-from amqp10.cli._main import run
-from amqp10.spark._options import Options
-from amqp10.spark._rows.decode import Columns
-from amqp10.spark._rows.encode import Rows
-from amqp10.spark._rows.schema import arrow_schema, struct
+from amqp10.spark import Options
 from amqp10.spark.pipeline import Pipeline, follow
 
+from ..kit.inside.cli import run
+from ..kit.inside.spark import Columns, Rows, arrow_schema, struct
 from ..kit.spark.pipes import make_stream, sent
 
 

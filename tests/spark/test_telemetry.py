@@ -20,12 +20,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from amqp10.otel import instrument, uninstrument
-from amqp10.spark._connection.connect import connection
-from amqp10.spark._options import Options
-from amqp10.spark._queues.consume import QueuePartition, read_partition
-from amqp10.spark._rows.schema import struct
-from amqp10.spark._wal.segments import Segment
+from amqp10.spark import Options
 from amqp10.spark._writer import send
+
+from ..kit.inside.spark import QueuePartition, Segment, connection, read_partition, struct
 
 pytestmark = pytest.mark.capability("OpenTelemetry")
 

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 
 from amqp10 import LocalProtocolError, MessageReleased
 from amqp10.broker import Broker
-from amqp10.spark._options import Options
+from amqp10.spark import Options
 from amqp10.spark._writer import send
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from amqp10.broker import Broker
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.client import Connection
 from amqp10.errors import AuthenticationFailed, ConnectionClosed, ConnectionLost, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, Error, Source, Target

@@ -10,7 +10,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from amqp10 import Connection, ConnectionLost
 from amqp10.broker import Broker
-from amqp10.broker._serving.memory import MemoryStream, memory_streams
+from amqp10.broker.internals import MemoryStream, memory_streams
 from amqp10.testing import FaultProxy
 from amqp10.testing._proxy import Relay, Way
 

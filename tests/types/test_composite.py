@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError, EncodeError
-from amqp10.testing._strategies import amqp_values, exact, maps, strings, symbols, timestamps, uuids
+from amqp10.testing.strategies import amqp_values, exact, maps, strings, symbols, timestamps, uuids
 from amqp10.types import (
     Array,
     Composite,

@@ -11,7 +11,7 @@ import pytest
 
 from amqp10.errors import EncodeError
 from amqp10.types import Array, Described, Symbol, UInt, ULong, _encode, _shapes, decode, encode
-from amqp10.types._read_compound import map_shapes
+from amqp10.types.codec import map_shapes
 
 from ..kit.plain_readers import plain_readers, without_shapes
 from ..kit.steps import steps

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.errors import EncodeError
-from amqp10.testing._strategies import decimal32s, decimal64s, decimal128s, exact
+from amqp10.testing.strategies import decimal32s, decimal64s, decimal128s, exact
 from amqp10.types import Decimal32, Decimal64, Decimal128, decode, encode
 
 # (type, hexadecimal digits of the BID encoding, number), from IEEE 754-2008 §3.5.2; those of 128 bits are also in

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
-from amqp10.testing._strategies import amqp_values, exact
+from amqp10.testing.strategies import amqp_values, exact
 from amqp10.types import (
     Array,
     Byte,

@@ -15,8 +15,7 @@ import pytest
 
 from amqp10.errors import DecodeError
 from amqp10.types import Float, Int, Symbol, UInt, ULong, _read_compound, _shapes, decode, encode
-from amqp10.types._read_primitive import READERS
-from amqp10.types._shapes import Shapes
+from amqp10.types.codec import READERS, Shapes
 
 from ..kit.plain_readers import forget_shapes, plain_readers, quick_shapes, without_shapes
 

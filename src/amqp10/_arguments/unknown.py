@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .attributes import note_of
 
-_MEANT: Final[Mapping[str, tuple[str, ...]]] = {
+MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "allowed_mechs": ("sasl",),
     "app_properties": ("application_properties",),
     "body": ("message",),
@@ -86,7 +86,7 @@ _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
 """Words of other libraries, and the arguments that mean the same here: the first one that the call has counts."""
 
 _LIMITED: Final = "`with anyio.fail_after(5):` limits any call"
-_ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
+ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     (
         "url",
         ("host", "login", "password", "port", "user", "userid", "username"),
@@ -166,10 +166,10 @@ def no_argument(function: Callable[..., Any], name: str, known: Iterable[str]) -
 
 def instead(name: str, known: list[str]) -> str:
     """Return what to write in place of an argument that a call does not have, where its arguments are `known`."""
-    meant = next((each for each in _MEANT.get(name, ()) if each in known), None)
+    meant = next((each for each in MEANT.get(name, ()) if each in known), None)
     if meant is not None:
         return f"use {meant}"
-    for argument, words, advice in _ELSEWHERE:
+    for argument, words, advice in ELSEWHERE:
         if name in words and argument in ("", *known):
             return advice
     close = difflib.get_close_matches(name.lower(), known, 1)

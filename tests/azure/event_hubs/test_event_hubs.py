@@ -24,8 +24,9 @@ from amqp10 import (
 from amqp10.azure import EventHub, OwnershipLost, ReceivedEvent
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
-from amqp10.broker.azure._event_hubs import management as node
 from amqp10.testing import FaultProxy
+
+from ...kit.inside.broker import management as node
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Event Hubs client")]
 

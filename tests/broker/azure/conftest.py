@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from amqp10.broker.azure._config import QueueConfig
+from amqp10.broker.azure import QueueConfig
 
 from ...kit.azure.queue_bench import Bench
 

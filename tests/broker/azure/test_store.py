@@ -16,7 +16,6 @@ import pytest
 
 from amqp10.azure import EventHub, MessageLockLost, MessageNotFound, ServiceBus, ServiceBusError
 from amqp10.broker import Broker, BrokerLimits, SasRule, TokenRules
-from amqp10.broker._store.tables import StoreFile
 from amqp10.broker.azure import (
     AzureConfig,
     CorrelationRuleFilter,
@@ -34,6 +33,7 @@ from amqp10.types import ULong
 
 from ...kit.azure.queue_bench import NOON
 from ...kit.clock import Clock
+from ...kit.inside.broker import StoreFile
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Service Bus emulator")]
 

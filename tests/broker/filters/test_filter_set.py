@@ -33,8 +33,8 @@ from amqp10 import (
 )
 from amqp10.broker import Broker
 from amqp10.broker._filters.filter_set import read_filters
-from amqp10.broker._filters.selector.values import Candidate
-from amqp10.broker._queues.message import QueuedMessage
+
+from ...kit.inside.broker import Candidate, QueuedMessage
 
 pytestmark = pytest.mark.anyio
 

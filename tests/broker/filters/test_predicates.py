@@ -20,8 +20,6 @@ from amqp10.broker._filters.predicates import (
     topic_binding,
     topic_test,
 )
-from amqp10.broker._filters.selector.values import Candidate
-from amqp10.broker._queues.message import QueuedMessage
 from amqp10.messaging import (
     ApplicationPropertiesFilter,
     EndsWith,
@@ -31,6 +29,8 @@ from amqp10.messaging import (
     StartsWith,
 )
 from amqp10.types import Byte, Float, Symbol, UInt, ULong, decode, encode
+
+from ...kit.inside.broker import Candidate, QueuedMessage
 
 MOMENT = datetime(2024, 2, 29, tzinfo=UTC)
 

@@ -14,9 +14,10 @@ import pytest
 from amqp10.broker._filters.selector.parser import parse
 from amqp10.broker._filters.selector.tokens import JMS, SQL, Grammar, SelectorError
 from amqp10.broker._filters.selector.values import MAX_PATTERN_LENGTH, MAX_TEXT_LENGTH, Candidate, like
-from amqp10.broker._queues.message import QueuedMessage
 from amqp10.messaging import Message
 from amqp10.types import Byte, Char, Decimal64, Decimal128, Float, Symbol, UByte, UInt, ULong
+
+from ...kit.inside.broker import QueuedMessage
 
 pytestmark = pytest.mark.capability("filters")
 

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp10.broker._filters.selector.parser import parse
-from amqp10.broker._filters.selector.tokens import JMS, SQL, Grammar, SelectorError
-from amqp10.broker._filters.selector.values import Candidate, like
-from amqp10.broker._queues.message import QueuedMessage
 from amqp10.messaging import Message, Selector, SqlFilter
+
+from ...kit.inside.broker import JMS, SQL, Candidate, Grammar, QueuedMessage, SelectorError, like, parse
 
 
 def value(text: str, message: Message) -> Any:

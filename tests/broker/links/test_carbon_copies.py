@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import SenderLink
 from amqp10.messaging import (
     ACCEPTED,
@@ -27,6 +26,7 @@ from amqp10.types import Symbol
 
 from ...kit.broker.bound_queues import bound, depths
 from ...kit.broker.wire import Wire
+from ...kit.inside.broker import VirtualHostCore
 
 CC = Symbol("x-cc")
 

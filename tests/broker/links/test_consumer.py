@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 import pytest
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     FlowReceived,
     LinkEnded,
@@ -31,6 +30,7 @@ from amqp10.messaging import (
 from amqp10.types import Array, Decimal32, Symbol
 
 from ...kit.broker.wire import Wire, bodies, queue_of
+from ...kit.inside.broker import VirtualHostCore
 
 
 @pytest.mark.spec("2.6.7", "available: the messages that wait for credit, where that is known without reading them")

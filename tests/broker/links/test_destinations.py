@@ -8,9 +8,6 @@ import pytest
 
 from amqp10 import Connection, LinkDetached, MessageRejected, MessageReleased
 from amqp10.broker import Broker
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import Event, LinkAttached, OutcomesReceived, OutgoingDelivery, SenderLink
 from amqp10.messaging import (
     ACCEPTED,
@@ -36,6 +33,7 @@ from ...kit.broker.controller import Controller
 from ...kit.broker.queue_doubles import Taker
 from ...kit.broker.wire import Wire, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import Limits, QueueDeclaration, VirtualHostCore, VirtualHostSettings
 
 
 class OldWire(Wire):

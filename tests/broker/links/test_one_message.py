@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import SenderLink, dialect_names
 from amqp10.messaging import (
     ACCEPTED,
@@ -35,6 +32,7 @@ from amqp10.types import Decimal128, Symbol
 
 from ...kit.broker.wire import Wire
 from ...kit.hostile.odd_messages import MESSAGES, SNAN
+from ...kit.inside.broker import Queue, QueueDeclaration, VirtualHostCore, VirtualHostSettings
 
 FILTERS: dict[str, Filter] = {
     "selector": Selector("x = 1 OR x > 2 OR NOT x BETWEEN 1 AND 2 OR x IN ('a') OR x IS NULL OR x <> 1"),

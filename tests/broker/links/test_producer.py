@@ -4,8 +4,6 @@ from typing import Literal
 
 import pytest
 
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     OutcomesReceived,
 )
@@ -20,6 +18,7 @@ from amqp10.messaging import (
 
 from ...kit.broker.wire import Wire, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import Limits, VirtualHostCore, VirtualHostSettings
 
 
 class TestSending:

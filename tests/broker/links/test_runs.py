@@ -10,16 +10,12 @@ from typing import Any
 import pytest
 
 from amqp10.broker._links.consumer import ConsumerLink
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._store.load import load
-from amqp10.broker._store.store import Store
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import LinkTerms, ReceiverLink, SessionTerms
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, Target
 
 from ...kit.broker.wire import Wire, bodies, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import Limits, Queue, Store, VirtualHostCore, VirtualHostSettings, load
 
 OUTCOMES: list[Any] = [*[ACCEPTED] * 6, RELEASED, Modified(delivery_failed=True), Rejected()]
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.stream import Stream
 from amqp10.engine import LinkTerms, ReceiverLink
 from amqp10.messaging import ACCEPTED, TXN_ID, Message, Modified, Rejected, Source, StreamOffset
 from amqp10.types import Described, Symbol
 
 from ...kit.broker.controller import Controller
 from ...kit.broker.wire import Wire, bodies
+from ...kit.inside.broker import QueueDeclaration, Stream
 
 FAILED = Modified(delivery_failed=True, undeliverable_here=True)
 

@@ -9,17 +9,13 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._limits import BrokerLimits
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._store.load import load
-from amqp10.broker._store.store import Store
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
+from amqp10.broker import BrokerLimits
 from amqp10.engine import LinkEnded, OutcomesReceived
 from amqp10.messaging import Message
 
 from ...kit.broker.wire import Wire, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import Limits, Queue, Store, VirtualHostCore, VirtualHostSettings, load
 
 MALFORMED = b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 8 + b"\xa1\xff"
 FURTHER: tuple[dict[str, Any], ...] = (

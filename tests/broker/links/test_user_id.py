@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from amqp10 import Connection, DecodeError, LinkDetached, Message, MessageRejected, Rejected, SessionEnded
 from amqp10.broker import Broker
 from amqp10.broker._links.user_id import check_user_id
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.dialects.fast.wire.values import write_table
 from amqp10.engine import dialect_names
 from amqp10.messaging import AmqpValue, Target
@@ -20,6 +19,7 @@ from amqp10.testing.strategies import messages
 from amqp10.types import ULong
 
 from ...kit.broker.wire import Wire, queue_of
+from ...kit.inside.broker import VirtualHostCore, VirtualHostSettings
 
 OLDER = ("0-10", "0-9", "0-9-1", "0-9-draft")
 REFUSED: dict[str, tuple[type[Any], str]] = {

@@ -15,9 +15,6 @@ from hypothesis import strategies as st
 
 from amqp10.broker._management.http import Management
 from amqp10.broker._management.requests import Requests
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._serving.peer_connection import PeerConnection
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import Bind, DeclareQueue
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpValue, Message
@@ -25,6 +22,7 @@ from amqp10.testing.strategies import amqp_values, symbols
 from amqp10.types import Array, Decimal32, Symbol, UInt, ULong
 
 from ...kit.broker.queue_doubles import fill
+from ...kit.inside.broker import PeerConnection, Queue, VirtualHostCore
 
 
 class Asking:

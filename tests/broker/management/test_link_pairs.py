@@ -7,12 +7,12 @@ import pytest
 from amqp10 import Connection, LinkDetached
 from amqp10.broker import Broker
 from amqp10.broker._management.link_pairs import CREDIT
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import LinkEnded, ReceiverLink, SenderLink, SessionTerms, dialect_names
 from amqp10.messaging import AmqpValue, Message, Source, Target
 from amqp10.types import Symbol
 
 from ...kit.broker.wire import Wire
+from ...kit.inside.broker import VirtualHostCore
 
 PAIRED = {Symbol("paired"): True}
 

@@ -7,10 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from amqp10.broker._errors import Refused as AddressError
 from amqp10.broker._management.requests import Requests, check_owner
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_10.server.declare import RULES
 from amqp10.engine import (
     Bind,
@@ -34,6 +31,8 @@ from amqp10.engine import (
 from amqp10.messaging import Error
 
 from ...kit.broker.queue_doubles import Taker, fill
+from ...kit.inside.broker import Queue, VirtualHostCore
+from ...kit.inside.broker import Refused as AddressError
 
 
 class Refused(Exception):

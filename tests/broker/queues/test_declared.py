@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._errors import Refused
 from amqp10.broker._queues.arguments import Arguments, QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import QueueFull
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
 from ...kit.broker.queue_doubles import Taker, entry, fill, why_rejected
 from ...kit.clock import Clock
+from ...kit.inside.broker import Refused, VirtualHostCore
 
 
 def declare(vhost: VirtualHostCore, name: str = "q", *, auto_delete: bool = False, **arguments: Any) -> Queue:

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._errors import Refused
 from amqp10.broker._queues.arguments import Arguments, QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified
 
 from ...kit.broker.queue_doubles import Taker, entry, fill
 from ...kit.clock import Clock
+from ...kit.inside.broker import Refused, VirtualHostCore
 
 FAILED = Modified(delivery_failed=True)
 

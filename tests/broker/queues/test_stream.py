@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._errors import Refused
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
@@ -17,13 +16,13 @@ from amqp10.broker._queues.queue import QueueSettings
 from amqp10.broker._queues.selection import Filtering
 from amqp10.broker._queues.stream import Retention, Stream
 from amqp10.broker._queues.stream_offsets import StreamPosition
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Rejected, read_annotations
 from amqp10.types import Symbol, ULong
 
 from ...kit.broker.queue_doubles import Giver, Taker, attach, entry, fill, more
 from ...kit.broker.stored_life import Life
 from ...kit.clock import Clock
+from ...kit.inside.broker import Refused, VirtualHostCore
 
 pytestmark = pytest.mark.capability("streams")
 

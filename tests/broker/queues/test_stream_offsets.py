@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._errors import Refused
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.selection import Filtering
 from amqp10.broker._queues.stream_offsets import StreamPosition, read_stream_filters, seconds
 from amqp10.messaging import Message, Selector, StreamFilter, StreamMatchUnfiltered, StreamOffset
 from amqp10.types import Described, Symbol, Timestamp, ULong
+
+from ...kit.inside.broker import Refused
 
 
 def asked(*filters: Any) -> dict[Any, Any]:

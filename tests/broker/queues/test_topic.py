@@ -3,11 +3,11 @@ from __future__ import annotations
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.selection import Filtering
 from amqp10.broker._queues.topic import Subscription, Topic
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.messaging import ACCEPTED, Modified
 
 from ...kit.broker.queue_doubles import Giver, Taker, entry
 from ...kit.clock import Clock
+from ...kit.inside.broker import VirtualHostCore, VirtualHostSettings
 
 
 def topic_of(vhost: VirtualHostCore) -> Topic:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import SessionTerms
 from amqp10.messaging import Source, Target
 
 from ...kit.broker.wire import Wire
+from ...kit.inside.broker import VirtualHostCore
 from ...kit.steps import steps
 
 LASTING: dict[str, Any] = {"expiry_policy": "never", "timeout": 100}

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.topic import Topic
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     IncomingDelivery,
     LinkTerms,
@@ -30,6 +28,7 @@ from amqp10.messaging import (
 from ...kit.broker.controller import ROLLBACK, Controller, stock
 from ...kit.broker.wire import Wire, bodies, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import Topic, VirtualHostCore
 
 
 def received(wire: Wire, *messages: object, **source: Any) -> tuple[ReceiverLink, list[IncomingDelivery]]:

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._retained.links import LinkJournal, ResumableLink
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     DeliveriesResumed,
     DeliveriesUnresumed,
@@ -24,6 +22,7 @@ from amqp10.messaging import ACCEPTED, RELEASED, DeliveryState, Message, Receive
 
 from ...kit.broker.wire import Wire, bodies, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import QueuedMessage, VirtualHostCore, VirtualHostSettings, destinations
 
 LASTING: dict[str, Any] = {"expiry_policy": "connection-close", "timeout": 60}
 MODES = pytest.mark.parametrize("mode", ["first", "second"])
@@ -386,7 +385,7 @@ def test_parts_are_bounded(vhost: VirtualHostCore, monkeypatch: pytest.MonkeyPat
 
 def test_who_never_settles_gets_no_credit(vhost: VirtualHostCore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outcomes that a sender does not settle are bounded, and their messages are not held for them."""
-    monkeypatch.setattr("amqp10.broker._links.destinations.MAX_UNSETTLED", 20)
+    monkeypatch.setattr(destinations, "MAX_UNSETTLED", 20)
     for target in (Target("q"), Target()):
         wire = Wire(vhost)
         terms = LinkTerms("s", Source(), target, receiver_settle_mode="second")

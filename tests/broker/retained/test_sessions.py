@@ -10,9 +10,6 @@ import pytest
 
 from amqp10 import Connection, ConnectionLost, ConnectionRestored, Message, Reconnect
 from amqp10.broker import Broker
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._serving.peer_connection import PeerConnection
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
     ExecutionException,
@@ -39,6 +36,7 @@ from amqp10.testing import FaultProxy
 
 from ...kit.broker.served import Served
 from ...kit.dialects.v0_10.raw_peer import Raw
+from ...kit.inside.broker import PeerConnection, QueueDeclaration, VirtualHostCore
 
 pytestmark = pytest.mark.anyio
 

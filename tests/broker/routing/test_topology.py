@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.broker._errors import Refused
-from amqp10.broker._queues.node import Node
 from amqp10.broker._routing.exchanges import Exchange
 from amqp10.broker._routing.routes import MAX_KNOWN, RememberedRoutes
 from amqp10.broker._routing.topology import Topology
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Message
 from amqp10.types import Symbol
 
 from ...kit.clock import Clock
+from ...kit.inside.broker import Node, Refused, VirtualHostCore
 
 PLAIN = Message(b"x").encode()
 

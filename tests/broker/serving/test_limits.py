@@ -18,9 +18,7 @@ from anyio.streams.text import TextReceiveStream
 
 from amqp10 import Connection
 from amqp10.broker import Broker, BrokerLimits
-from amqp10.broker._queues.node import Limits as NodeLimits
 from amqp10.broker._serving.handshakes import most_sockets
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     ConnectionTerms,
     Event,
@@ -48,6 +46,8 @@ from amqp10.types import Symbol
 from ...kit.broker.raw_clients import dial, read_all, receiver_of
 from ...kit.broker.served import Served
 from ...kit.broker.victims import NAMES, REFUSED, TOO_MANY, condition_of, victim
+from ...kit.inside.broker import Limits as NodeLimits
+from ...kit.inside.broker import VirtualHostCore, VirtualHostSettings
 from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("hostile peers")]

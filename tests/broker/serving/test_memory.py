@@ -3,7 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 
 pytestmark = pytest.mark.anyio
 

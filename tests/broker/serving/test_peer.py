@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     ConnectionEnded,
     LinkEnded,
@@ -21,6 +20,7 @@ from amqp10.types import Described, Symbol
 
 from ...kit.broker.wire import Wire, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import VirtualHostCore, VirtualHostSettings
 
 
 def source_of_mode(mode: Any) -> Source:

@@ -13,8 +13,6 @@ import pytest
 
 from amqp10 import Connection
 from amqp10.broker import Broker, BrokerLimits
-from amqp10.broker._retained.links import LinkKey, ResumableLink, ResumableLinks
-from amqp10.broker._retained.subscriptions import Lifetime
 from amqp10.errors import (
     AmqpError,
     ConnectionClosed,
@@ -24,6 +22,7 @@ from amqp10.errors import (
 from amqp10.rabbitmq import management
 
 from ...kit.broker.victims import NAMES, REFUSED, TOO_MANY, WAYS, condition_of, fill_and_free, victim
+from ...kit.inside.broker import Lifetime, LinkKey, ResumableLink, ResumableLinks
 from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("hostile peers")]

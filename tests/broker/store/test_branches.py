@@ -9,13 +9,12 @@ import pytest
 from amqp10 import Connection, Message
 from amqp10.amqp010 import XAStatus, Xid
 from amqp10.broker import Broker
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._transactions.local import Work
 from amqp10.messaging import ACCEPTED, Modified, Outcome, Rejected
 
 from ...kit.broker.branches import BRANCH, Prepared
 from ...kit.broker.queue_doubles import Taker
 from ...kit.broker.stored_life import Begin, Life
+from ...kit.inside.broker import QueuedMessage, Work
 
 
 def prepare(life: Life, outcome: Outcome = ACCEPTED) -> None:

@@ -30,10 +30,12 @@ from amqp10 import (
     Source,
     StoreError,
 )
-from amqp10.broker import Broker, BrokerLimits, _virtual_host_core
+from amqp10.broker import Broker, BrokerLimits
 from amqp10.broker._store import store as _store
 from amqp10.broker._store.tables import StoreFile
 from amqp10.client.internals import sender_delivery
+
+from ...kit.inside.broker import virtual_host_core
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("broker store")]
 
@@ -232,7 +234,7 @@ async def test_what_cannot_be_kept_is_refused(path: Path, monkeypatch: pytest.Mo
     def none(_: object) -> bytes:
         raise EncodeError("no encoding")
 
-    monkeypatch.setattr(_virtual_host_core, "encode", none)
+    monkeypatch.setattr(virtual_host_core, "encode", none)
     async with Broker(store=path) as broker, broker.connect(container_id="c") as connection:
         with pytest.raises(LinkDetached, match="no encoding"):
             async with connection.subscription("topic.t", "s"):

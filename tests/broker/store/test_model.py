@@ -19,14 +19,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from amqp10.broker._errors import Refused
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import QueueFull
-from amqp10.broker._queues.queue import Queue
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.errors import DecodeError
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, TransactionalState
 from amqp10.types import Symbol, Timestamp
@@ -35,6 +29,15 @@ from ...kit.broker.controller import controller
 from ...kit.broker.queue_doubles import Taker
 from ...kit.broker.wire import Wire
 from ...kit.clock import Clock
+from ...kit.inside.broker import (
+    Queue,
+    QueueDeclaration,
+    QueuedMessage,
+    QueueFull,
+    Refused,
+    VirtualHostCore,
+    VirtualHostSettings,
+)
 
 pytestmark = pytest.mark.capability("nothing lost")
 

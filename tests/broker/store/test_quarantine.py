@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from amqp10.broker import QuarantinedMessage
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._transactions.local import Work
 from amqp10.errors import StoreError
 from amqp10.messaging import ACCEPTED, Message, Source, Target
 from amqp10.types import encode
@@ -21,6 +18,7 @@ from ...kit.broker.branches import BRANCH, Prepared
 from ...kit.broker.queue_doubles import Taker
 from ...kit.broker.stored_life import Begin, Life, crash
 from ...kit.broker.wire import Wire
+from ...kit.inside.broker import QueueDeclaration, QueuedMessage, Work
 
 FAULT = ValueError("what nobody thought of")
 

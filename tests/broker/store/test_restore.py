@@ -6,11 +6,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import QueueFull
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._transactions.local import Work
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected, Source
 from amqp10.types import Symbol
 
@@ -19,6 +14,7 @@ from ...kit.broker.queue_doubles import Taker, why_rejected
 from ...kit.broker.stored_life import Begin, Life, crash
 from ...kit.broker.wire import Wire, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import Queue, QueueDeclaration, QueuedMessage, QueueFull, Work
 
 UNREADABLE = b"\x00\x53\x74\xff"
 """Application properties of a type that there is not."""

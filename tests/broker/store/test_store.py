@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.errors import StoreError
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 from amqp10.types import Symbol
@@ -20,6 +18,7 @@ from amqp10.types import Symbol
 from ...kit.broker.queue_doubles import Taker
 from ...kit.broker.stored_life import Begin
 from ...kit.clock import Clock
+from ...kit.inside.broker import QueuedMessage, VirtualHostCore
 
 pytestmark = pytest.mark.capability("broker store")
 

@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.queue import Queue
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
 from amqp10.broker._store.tables import StoreFile
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.messaging import Message
 
 from ...kit.broker.stored_life import Begin, Life
 from ...kit.clock import Clock
+from ...kit.inside.broker import Queue, QueueDeclaration, VirtualHostCore
 
 PAYLOAD = Message(b"x", durable=True).encode()
 

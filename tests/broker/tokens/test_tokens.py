@@ -41,12 +41,12 @@ from amqp10.amqp091 import Native
 from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
 from amqp10.broker._tokens.grants import MAX_AUDIENCES, PeerTokens
 from amqp10.broker._tokens.rules import SasRight, TokenInvalid
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.rabbitmq import management
 from amqp10.sasl import Mssbcbs
 from amqp10.tokens import sas_signature
 
 from ...kit.broker.wire import Wire
+from ...kit.inside.broker import VirtualHostCore
 from ...kit.token_rig import KEY, SECRET, jwt, rules, sas_key, wall
 from ...kit.token_rig import Source as Tokens
 

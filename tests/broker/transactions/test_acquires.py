@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     SessionTerms,
 )
@@ -17,6 +16,7 @@ from amqp10.messaging import (
 
 from ...kit.broker.controller import UNKNOWN, Controller, controller, ended, stock
 from ...kit.broker.wire import Wire, bodies, queue_of
+from ...kit.inside.broker import VirtualHostCore
 
 
 @pytest.mark.spec("4.4.3", "a flow with a txn-id acquires in that transaction, and its transfers say so")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     LinkTerms,
     Session,
@@ -26,6 +25,7 @@ from amqp10.messaging import (
 
 from ...kit.broker.controller import UNKNOWN, Controller, controller, ended, stock
 from ...kit.broker.wire import Wire, bodies, queue_of
+from ...kit.inside.broker import VirtualHostCore, coordinator
 
 pytestmark = pytest.mark.capability("transactions")
 
@@ -129,7 +129,7 @@ def test_other_links_transaction(wire: Wire, control: Controller) -> None:
 
 def test_too_many(wire: Wire, control: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that declares and declares is told so."""
-    monkeypatch.setattr("amqp10.broker._links.coordinator.MAX_TRANSACTIONS", 2)
+    monkeypatch.setattr(coordinator, "MAX_TRANSACTIONS", 2)
     control.declare()
     txn_id = control.declare()
     assert isinstance(control.say(Declare()).remote_state, Rejected)

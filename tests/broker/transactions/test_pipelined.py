@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_10.wire.commands import (
     DtxCommit,
     DtxEnd,
@@ -20,6 +19,7 @@ from amqp10.dialects.v0_10.wire.commands import (
 )
 
 from ...kit.broker.client_0_10 import Client
+from ...kit.inside.broker import VirtualHostCore
 
 ONE, TWO = Xid(1, b"one", b""), Xid(1, b"two", b"")
 

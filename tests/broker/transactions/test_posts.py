@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._queues.arguments import QueueDeclaration
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     LinkTerms,
     OutcomesReceived,
@@ -30,6 +27,7 @@ from amqp10.messaging import (
 from ...kit.broker.controller import ROLLBACK, UNKNOWN, Controller, controller, ended, stock
 from ...kit.broker.wire import Wire, bodies, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import Limits, QueueDeclaration, VirtualHostCore, VirtualHostSettings
 
 
 @pytest.mark.spec("4.4.1", "a message is not available at its node before the discharge")

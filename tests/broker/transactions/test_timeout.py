@@ -7,13 +7,13 @@ import math
 import pytest
 
 from amqp10.broker import Broker
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.errors import TransactionRolledBack
 from amqp10.messaging import ACCEPTED, Declare, Rejected, TransactionalState
 
 from ...kit.broker.controller import Controller, controller, ended, stock
 from ...kit.broker.wire import Wire, bodies, queue_of
 from ...kit.clock import Clock
+from ...kit.inside.broker import VirtualHostCore, VirtualHostSettings, coordinator
 
 TIMEOUT = "amqp:transaction:timeout"
 
@@ -133,7 +133,7 @@ def test_they_count_until_they_are_discharged(
     wire: Wire, control: Controller, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer that only ever declares does not fill the broker with what it is to be told."""
-    monkeypatch.setattr("amqp10.broker._links.coordinator.MAX_TRANSACTIONS", 2)
+    monkeypatch.setattr(coordinator, "MAX_TRANSACTIONS", 2)
     control.declare()
     control.declare()
     passes(wire, clock, 60)

@@ -14,10 +14,7 @@ import pytest
 from amqp10 import AmqpError, Connection, ManagementError, Message, MessageRejected, Sender, TransactionRolledBack
 from amqp10.amqp091 import Native
 from amqp10.broker import Broker, Permissions, User, read_users
-from amqp10.broker._errors import Refused
-from amqp10.broker._management.requests import Requests
 from amqp10.broker._users.users import EVERYTHING, Rights, rights_of
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     Bind,
     DeclareExchange,
@@ -32,6 +29,8 @@ from amqp10.engine import (
 )
 from amqp10.rabbitmq import management
 from amqp10.sasl import StoredKeys
+
+from ...kit.inside.broker import Refused, Requests, VirtualHostCore
 
 pytestmark = pytest.mark.capability("users and permissions")
 

@@ -14,6 +14,8 @@ from amqp10.broker import Broker
 from amqp10.engine import Dialect, dialect
 from amqp10.net import ask
 
+from ...kit.inside.net import probe
+
 pytestmark = pytest.mark.anyio
 
 V1_0 = dialect("1.0")
@@ -22,7 +24,7 @@ V1_0 = dialect("1.0")
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is slow to answer on a busy machine is not taken for one that does not speak the dialect."""
-    monkeypatch.setattr("amqp10.net._connecting.probe.ask", partial(ask, wait=60.0))
+    monkeypatch.setattr(probe, "ask", partial(ask, wait=60.0))
 
 
 async def test_speaks_what_the_server_speaks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,8 @@ from amqp10 import (
     SessionEnded,
     Symbol,
 )
-from amqp10.client._connecting.policy import MAX_ALTERNATIVES, failover_hosts, is_transient, redirect
+from amqp10.client._connecting.policy import MAX_ALTERNATIVES, failover_hosts, redirect
+from amqp10.client.internals import is_transient
 from amqp10.engine import ConnectionOpened, ConnectionTerms
 from amqp10.net import parse_url
 from amqp10.sasl import Authenticator

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.abc import ByteStream
 
-from amqp10.broker._serving.memory import MemoryStream, memory_streams
+from amqp10.broker.internals import MemoryStream, memory_streams
 from amqp10.engine import ConnectionTerms, CreditChanged, Event, OutcomesReceived, SessionTerms
 from amqp10.errors import ConnectionClosed
 from amqp10.messaging import ACCEPTED, Accepted, Released

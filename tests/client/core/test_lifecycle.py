@@ -7,8 +7,9 @@ import pytest
 
 from amqp10.client._core.lifecycle import Lifecycle
 from amqp10.client._core.states import LIFECYCLE, State, Step
-from amqp10.client._errors import fresh
 from amqp10.errors import ConnectionLost, LinkDetached, LocalProtocolError
+
+from ...kit.inside.client import fresh
 
 # Each state with what follows from the steps of the table, which are the columns. "-": the step is illegal.
 DRAWN = """

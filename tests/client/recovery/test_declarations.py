@@ -9,7 +9,6 @@ from dataclasses import replace
 import anyio
 import pytest
 
-import amqp10.client._connecting.supervisor
 from amqp10 import (
     Connection,
     ConnectionInterrupted,
@@ -26,6 +25,7 @@ from amqp10.net import StreamFacts
 
 from ...kit.client.declaring import ALONE, SENT, connected, cut, gone_with_its_last_consumer, the_same_queue_again
 from ...kit.client.peer import Valve
+from ...kit.inside.client import supervisor
 
 pytestmark = pytest.mark.anyio
 
@@ -173,7 +173,7 @@ class TestSilence:
                 streams.append(Valve(broker.open_stream()))
                 return streams[-1], StreamFacts(secure=True)
 
-            monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
+            monkeypatch.setattr(supervisor, "connect", connect)
             async with Connection("amqp://a", dialect=dialect, reconnect=ALONE) as connection:
                 await connection.native.declare_queue("q", exclusive=True, auto_delete=True)
                 async with connection.receiver("q") as receiver:

@@ -11,8 +11,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from amqp10 import Connection, ConnectionBlocked, ConnectionUnblocked, Sender
-from amqp10.broker._serving.memory import memory_streams
-from amqp10.client._events import Observer
+from amqp10.broker.internals import memory_streams
 from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicPublish,
@@ -27,6 +26,7 @@ from amqp10.dialects.v0_9.wire.methods import ConnectionBlocked as Blocked
 from amqp10.dialects.v0_9.wire.methods import ConnectionUnblocked as Unblocked
 
 from ...kit.dialects.v0_9.method_peer import MethodPeer
+from ...kit.inside.client import Observer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

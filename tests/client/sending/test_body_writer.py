@@ -18,10 +18,10 @@ from amqp10.errors import (
     Unsupported,
 )
 from amqp10.messaging import ACCEPTED, Data, Error, Message, Modified, Rejected, data_head
-from amqp10.net._pump import HIGH_WATER
 from amqp10.profiles import Profile
 
 from ...kit.client.streams import reading
+from ...kit.inside.net import HIGH_WATER
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from amqp10 import Connection
-from amqp10.client._sending.delivery import SenderDelivery
 from amqp10.client._sending.send_many import Pipeline
+from amqp10.client.internals import SenderDelivery
 from amqp10.messaging import ACCEPTED, RELEASED, Received
 
 pytestmark = pytest.mark.capability("many in flight")

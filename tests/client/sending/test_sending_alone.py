@@ -8,7 +8,7 @@ import anyio
 import pytest
 from sniffio import current_async_library
 
-from amqp10.broker._serving.memory import MemoryStream, memory_streams
+from amqp10.broker.internals import MemoryStream, memory_streams
 from amqp10.engine import DeliveriesReceived, Event
 from amqp10.errors import ConnectionLost, MessageReleased
 from amqp10.messaging import Message, Released

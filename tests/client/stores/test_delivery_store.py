@@ -17,17 +17,20 @@ from amqp10 import (
     Accepted,
     Connection,
     ConnectionLost,
+    DeliveryStore,
     Error,
+    LinkKey,
+    MemoryDeliveryStore,
     Message,
     SentDelivery,
     Source,
+    SQLiteDeliveryStore,
+    StoredDelivery,
     StoreError,
     Symbol,
     Target,
 )
 from amqp10.broker import Broker
-from amqp10.client._stores.sqlite import SQLiteDeliveryStore
-from amqp10.client._stores.store import DeliveryStore, LinkKey, MemoryDeliveryStore, StoredDelivery
 from amqp10.client.internals import sender_delivery
 from amqp10.engine import OutgoingDelivery
 from amqp10.messaging import ACCEPTED

@@ -14,8 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from amqp10.client._stores.sqlite import SQLiteDeliveryStore
-from amqp10.client._stores.store import DeliveryStore, LinkKey, MemoryDeliveryStore, StoredDelivery
+from amqp10 import DeliveryStore, LinkKey, MemoryDeliveryStore, SQLiteDeliveryStore, StoredDelivery
 from amqp10.errors import EncodeError, StoreError
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Rejected
 from amqp10.types import Symbol

@@ -8,7 +8,8 @@ import pytest
 from amqp10 import Connection, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
-from amqp10.testing._proxy import Way
+
+from ...kit.inside.package import Way
 
 pytestmark = [pytest.mark.anyio]
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects._kit import partial as limits
 from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelClose,
@@ -25,6 +24,7 @@ from amqp10.errors import LinkDetached
 from amqp10.messaging import ACCEPTED, Message, Source
 
 from ...kit.dialects.fast.talk import HostileClient, Talk, codes, commands
+from ...kit.inside.engines import partial_deliveries as limits
 
 PART = b"x" * 2000
 

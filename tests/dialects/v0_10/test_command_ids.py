@@ -7,7 +7,6 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.dialects._kit.id_order import IdOrder
 from amqp10.dialects.v0_10.command_ids import (
     ReceivedCommands,
     SequenceSet,
@@ -18,6 +17,8 @@ from amqp10.dialects.v0_10.command_ids import (
     unwrap_serial,
 )
 from amqp10.types import SERIAL_MASK
+
+from ...kit.inside.engines import IdOrder
 
 NUMBERS = st.integers(0, 60)
 RANGES = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=8).map(tuple)

@@ -16,7 +16,7 @@ from amqp10.dialects.v1_0.wire.performatives import Transfer
 from amqp10.engine import ConnectionTerms
 from amqp10.errors import DecodeError, RemoteProtocolError
 from amqp10.messaging import Message
-from amqp10.messaging._payload import LARGE, SplitPayload
+from amqp10.messaging.payloads import LARGE, SplitPayload
 from amqp10.testing import EnginePair
 
 from ...kit.dialects.v1_0.streams import became, streams

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from amqp10._machine import RECEIVED, SENT
 from amqp10.dialects.v1_0.connection import ConnectionEndpoint
 from amqp10.dialects.v1_0.endpoints.receiver import ReceiverEndpoint
 from amqp10.dialects.v1_0.endpoints.sender import SenderEndpoint
@@ -18,6 +17,8 @@ from amqp10.dialects.v1_0.session import SessionEndpoint
 from amqp10.dialects.v1_0.states import CONNECTION, LINK, SESSION, ConnectionState, LinkState, SessionState, Step
 from amqp10.engine import ConnectionTerms, dialect
 from amqp10.errors import LocalProtocolError, RemoteProtocolError
+
+from ...kit.inside.package import RECEIVED, SENT
 
 # §2.4.6 and §2.5.5 as the specification draws them; §2.6.3 to §2.6.6 in words, of which this is the drawing.
 SPEC_CONNECTION = """

@@ -8,14 +8,12 @@ from xml.etree.ElementTree import fromstring
 import anyio
 import pytest
 
-from amqp10._http import MAX_BODY_SIZE, MAX_HEAD_SIZE, HTTPRequest
 from amqp10.broker import Broker, SasRule, TokenRules
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.broker.azure import AzureConfig, TopicConfig
-from amqp10.broker.azure._administration.administration import Administration
-from amqp10.broker.azure._namespace import Namespace
 
 from ...kit.counts import SEEDS
+from ...kit.inside.broker import Administration, Namespace, VirtualHostCore
+from ...kit.inside.package import MAX_BODY_SIZE, MAX_HEAD_SIZE, HTTPRequest
 
 BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 ENTRY = '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">{}</content></entry>'

@@ -12,16 +12,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from amqp10.broker._limits import BrokerLimits
-from amqp10.broker._queues.duplicates import remembered
-from amqp10.broker._requests.answers import MAX_OCTETS
-from amqp10.broker._users.users import Rights
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker import BrokerLimits
 from amqp10.broker.azure import AzureConfig, CorrelationRuleFilter, Rule, SqlRuleFilter, SubscriptionConfig, TopicConfig
-from amqp10.broker.azure._links import NamespaceLinks
-from amqp10.broker.azure._messages import BATCH_FORMAT, MAX_ADDED_PROPERTIES, MAX_IN_BATCH
-from amqp10.broker.azure._namespace import Namespace
-from amqp10.broker.azure._service_bus.entity import MAX_REASON_LENGTH
 from amqp10.errors import EncodeError
 from amqp10.messaging import (
     Accepted,
@@ -44,6 +36,18 @@ from ...kit.broker.wire import Wire
 from ...kit.counts import REQUESTS
 from ...kit.hostile.odd_messages import MESSAGES
 from ...kit.hostile.service_bus_peer import LATER, NOON, ODD, SESSION, WHEN, Bus, request, status, token_of
+from ...kit.inside.broker import (
+    BATCH_FORMAT,
+    MAX_ADDED_PROPERTIES,
+    MAX_IN_BATCH,
+    MAX_OCTETS,
+    MAX_REASON_LENGTH,
+    Namespace,
+    NamespaceLinks,
+    Rights,
+    VirtualHostCore,
+    remembered,
+)
 
 FIELDS = (
     *("lock-tokens", "from-sequence-number", "message-count", "messages", "sequence-numbers"),

@@ -14,7 +14,7 @@ from amqp10.dialects.fast.message import stream_fragmenter
 from amqp10.dialects.fast.message.from_head import from_fast
 from amqp10.dialects.fast.wire.commands import MessageHead
 from amqp10.dialects.v0_9.codes import Fault
-from amqp10.dialects.v0_9.message.from_basic import FromBasic, _parts
+from amqp10.dialects.v0_9.message.from_basic import FromBasic, data_sections
 from amqp10.dialects.v0_9.server.sender import Consumers, Unacked
 from amqp10.dialects.v0_9.wire.framing import BODY
 from amqp10.dialects.v0_9.wire.method_table import Method
@@ -40,6 +40,7 @@ from amqp10.messaging import ACCEPTED, Data, Message
 from amqp10.sasl import Authenticator
 from amqp10.types import decode
 
+from ...kit.inside.engines import partial_deliveries
 from ...kit.steps import steps
 
 OCTET = 80
@@ -308,8 +309,8 @@ def content(channel: int, size: int, sent: int) -> bytes:
 
 def test_messages_in_part_of_0_9_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of all channels together are bounded: the channel that exceeds that is closed, and the others go on."""
-    monkeypatch.setattr("amqp10.dialects._kit.partial.MAX_PARTIAL", 1000)
-    monkeypatch.setattr("amqp10.dialects._kit.partial.MAX_AT_ONCE", 0)
+    monkeypatch.setattr(partial_deliveries, "MAX_PARTIAL", 1000)
+    monkeypatch.setattr(partial_deliveries, "MAX_AT_ONCE", 0)
     engine = server("0-9-1")
     engine.receive_data(V0_9_1.header + method(0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US")))
     engine.receive_data(method(0, ConnectionTuneOk(9, 131_072, 0)) + method(0, ConnectionOpen("/")))
@@ -432,9 +433,9 @@ def test_sizes_of_sections_in_fast() -> None:
 def test_sizes_of_sections_in_0_9_1() -> None:
     """A header of ten characters does not make a section of each octet of a long body: each costs six more."""
     body = bytes(1_000_000)
-    is_cheap(body, lambda: _parts(body, ((1, 1_000_000),)))
-    assert len(_parts(body, ((1, 1_000_000),))) == 2
-    assert len(_parts(body, ((1000, 1000), (0, 1000)))) == 4000
+    is_cheap(body, lambda: data_sections(body, ((1, 1_000_000),)))
+    assert len(data_sections(body, ((1, 1_000_000),))) == 2
+    assert len(data_sections(body, ((1000, 1000), (0, 1000)))) == 4000
 
 
 @pytest.mark.parametrize("kind", ["list", "map", "array"])

@@ -13,7 +13,7 @@ from anyio.abc import ByteStream
 
 from amqp10 import Connection, ConnectionLost
 from amqp10.broker import Broker, BrokerLimits
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.dialects.v0_10.wire.commands import MessageFlow, MessageSubscribe
 from amqp10.dialects.v0_10.wire.controls import (
     ConnectionOpen,

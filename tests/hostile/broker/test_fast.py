@@ -14,7 +14,7 @@ from anyio.abc import ByteStream
 
 from amqp10 import Connection, ConnectionLost
 from amqp10.broker import Broker
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelOpen,

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from amqp10.broker import SasRule, TokenRules
-from amqp10.broker._tokens.grants import PeerTokens
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import ConnectionEnded, LinkTerms, ReceiverLink, SenderLink
 from amqp10.errors import AmqpError
 from amqp10.messaging import ACCEPTED, AmqpValue, Error, Message, Modified, Rejected, Source, Target
@@ -24,6 +22,7 @@ from amqp10.types import Array, Decimal32, Decimal64, Decimal128, Described, Map
 from ...kit.broker.wire import Wire, queue_of
 from ...kit.counts import ODD_VALUES
 from ...kit.hostile.service_bus_peer import ODD, Bus
+from ...kit.inside.broker import PeerTokens, VirtualHostCore
 from ...kit.token_rig import KEY
 
 NODES = ("orders", "open", "q", "topic", "$cbs", "/management", "/queues/q", "/exchanges/amq.headers", None)

@@ -10,11 +10,9 @@ import pytest
 
 from amqp10 import Selector, Source
 from amqp10.broker import Broker
-from amqp10.broker._filters.selector.parser import parse
-from amqp10.broker._filters.selector.tokens import SQL
-from amqp10.broker._filters.selector.values import Candidate
-from amqp10.broker._queues.message import QueuedMessage
 from amqp10.messaging import Message
+
+from ...kit.inside.broker import SQL, Candidate, QueuedMessage, parse
 
 ROW = " = TRUE" * 39
 NESTED = "(" * 39 + f"urgent{ROW}" + f"){ROW}" * 39

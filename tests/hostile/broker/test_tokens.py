@@ -29,9 +29,7 @@ from amqp10 import (
 )
 from amqp10.amqp091 import Native
 from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
-from amqp10.broker._serving.memory import memory_streams
-from amqp10.broker._tokens.grants import PeerTokens
-from amqp10.broker._virtual_host_core import VirtualHostCore
+from amqp10.broker.internals import memory_streams
 from amqp10.engine import ConnectionTerms
 from amqp10.messaging import Data
 from amqp10.net import StreamFacts
@@ -42,6 +40,8 @@ from amqp10.types import Decimal32, ULong
 from ...kit.broker.wire import Wire
 from ...kit.hostile.cbs_server import Server
 from ...kit.hostile.conversations import watching
+from ...kit.inside.broker import PeerTokens, VirtualHostCore
+from ...kit.inside.client import supervisor
 from ...kit.jumping_clock import Backend, jumping
 from ...kit.token_rig import KEY, SECRET, jwt, rules, wall
 from ...kit.token_rig import Source as Tokens
@@ -228,7 +228,7 @@ async def test_servers_that_refuse_renewals(answer: Any, monkeypatch: pytest.Mon
         async for event in connection.events():
             events.append(event)
 
-    monkeypatch.setattr("amqp10.client._connecting.supervisor.connect", connect)
+    monkeypatch.setattr(supervisor, "connect", connect)
     async with watching() as faults, anyio.create_task_group() as tasks:
         tokens = LoginTokens(give, clock=wall, timeout=20)
         async with Connection("amqp://hostile", tokens=tokens, idle_timeout=None, close_timeout=1) as connection:

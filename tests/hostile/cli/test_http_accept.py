@@ -10,7 +10,8 @@ import pytest
 from anyio.abc import ByteStream, TaskGroup
 from anyio.streams.stapled import MultiListener
 
-from amqp10._http import HTTPAnswer, HTTPRequest, serving
+from ...kit.inside.net import listening
+from ...kit.inside.package import HTTPAnswer, HTTPRequest, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,7 @@ async def test_out_of_file_descriptors(monkeypatch: pytest.MonkeyPatch, caplog: 
         return HTTPAnswer(200, b"here")
 
     monkeypatch.setattr(MultiListener, "serve", serve)
-    monkeypatch.setattr("amqp10.net._listen.ACCEPT_PAUSE", 0)
+    monkeypatch.setattr(listening, "ACCEPT_PAUSE", 0)
     async with serving(answer, "127.0.0.1", 0, most=5, patience=60) as port:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")

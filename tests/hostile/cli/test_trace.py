@@ -6,11 +6,7 @@ import io
 
 import pytest
 
-from amqp10.cli._main import Failure
-from amqp10.cli._trace import command
-from amqp10.cli._trace.analysis import Frame, Unsettled, analyze
-from amqp10.cli._trace.command import Recording, read_trace
-from amqp10.cli._trace.page import page
+from ...kit.inside.cli import Failure, Frame, Recording, Unsettled, analyze, command, page, read_trace
 
 SERIAL = 1 << 32
 

@@ -20,8 +20,7 @@ from amqp10 import (
     RemoteProtocolError,
     SessionEnded,
 )
-from amqp10.client._receiving.streaming import STREAM_WINDOW
-from amqp10.client.internals import receiver_delivery
+from amqp10.client.internals import STREAM_WINDOW, receiver_delivery
 from amqp10.messaging import Error
 from amqp10.sasl import Anonymous, Plain, ScramSha256, XOAuth2
 from amqp10.testing import (

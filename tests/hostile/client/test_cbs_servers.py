@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from amqp10 import AuthenticationFailed, CbsTokens, Connection, Token
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.messaging import AmqpValue, Message
 from amqp10.types import Decimal32, Int
 

@@ -18,7 +18,7 @@ from amqp10 import (
     LinkDetached,
     RemoteProtocolError,
 )
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.dialects.v0_9.codes import condition_of
 from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,

@@ -9,7 +9,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from amqp10 import Connection, Message, RemoteProtocolError, Retries, Worker
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("hostile peers")]
 

@@ -17,6 +17,8 @@ from amqp10.messaging import Message
 from amqp10.net import listen_tcp
 
 from ...kit.broker.raw_clients import broker_consumers, dial, raw_receiver, read_all, receiver_of
+from ...kit.inside.broker import connections, listeners
+from ...kit.inside.net import listening
 from ...kit.parents import engine_of
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +77,7 @@ class TestBadPeers:
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A peer that makes the broker answer for ever without reading the answers is cut off."""
-        monkeypatch.setattr("amqp10.broker._serving.connections.MAX_OUTPUT", 100_000)
+        monkeypatch.setattr(connections, "MAX_OUTPUT", 100_000)
         async with Broker(host=None, max_message_size=1000) as broker:
             async with broker.open_stream() as stream:
                 link = raw_receiver("q")
@@ -111,8 +113,8 @@ class TestBadPeers:
             listener, url = await listen_tcp(host, port, secure=secure)
             return Failing(listener), url
 
-        monkeypatch.setattr("amqp10.broker._serving.listeners.listen_tcp", listen)
-        monkeypatch.setattr("amqp10.net._listen.ACCEPT_PAUSE", 0)
+        monkeypatch.setattr(listeners, "listen_tcp", listen)
+        monkeypatch.setattr(listening, "ACCEPT_PAUSE", 0)
         async with Broker() as broker, Connection(broker.url):
             assert broker.connections == 1
         assert caplog.text.count("too many open files") == 1  # and not again while it goes on failing

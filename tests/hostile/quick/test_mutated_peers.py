@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     Bind,
     ConnectionTerms,
@@ -29,6 +28,7 @@ from amqp10.types import Symbol
 
 from ...kit.broker.served import Served
 from ...kit.clock import Clock
+from ...kit.inside.broker import VirtualHostCore
 
 ROUNDS = 200
 OFFERED = ConnectionTerms("broker", offered_capabilities=("amqp10_on_demand",))

@@ -14,10 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from amqp10 import AmqpError, Connection, Described, Message, Timestamp, ULong
-from amqp10.azure.service_bus._management import EntityManagement
-from amqp10.azure.service_bus._receiver import ServiceBusReceiver, ServiceBusSession
-from amqp10.azure.service_bus._rules import SubscriptionRules
-from amqp10.azure.service_bus._sender import ServiceBusSender
+from amqp10.azure import ServiceBusReceiver, ServiceBusSender, ServiceBusSession, SubscriptionRules
+from amqp10.azure.internals import EntityManagement
 
 pytestmark = pytest.mark.capability("Service Bus client")
 

@@ -16,14 +16,12 @@ pytest.importorskip("pyspark")
 
 from anyio.from_thread import start_blocking_portal
 
-from amqp10.spark._logs.readers import LogBatchReader
-from amqp10.spark._options import Options
-from amqp10.spark._queues.batch import BrowseReader, TakingReader
-from amqp10.spark._rows.schema import default_schema
+from amqp10.spark import Options
 
 from ...kit.counts import CONVERSATIONS
 from ...kit.hostile.between import TOTAL, Between, between
 from ...kit.hostile.servers import PASSWORD, USER, check_error
+from ...kit.inside.spark import BrowseReader, LogBatchReader, TakingReader, default_schema
 
 COUNT = max(8, CONVERSATIONS // 100)
 """Reads of each kind."""

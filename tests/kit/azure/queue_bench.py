@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._virtual_host_core import VirtualHostCore
-from amqp10.broker.azure._config import AzureConfig, QueueConfig
-from amqp10.broker.azure._namespace import Namespace
-from amqp10.broker.azure._service_bus.entity import Entity
-from amqp10.broker.azure._service_bus.groups import Receiver
+from amqp10.broker.azure import AzureConfig, QueueConfig
 from amqp10.messaging import Error, Message
 
 from ..clock import Clock
+from ..inside.broker import Entity, Namespace, QueuedMessage, Receiver, VirtualHostCore
 
 NOON = 1_790_000_000.0
 

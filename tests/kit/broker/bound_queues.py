@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
-
+from ..inside.broker import VirtualHostCore
 from .wire import Wire
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amqp10.broker._transactions.local import Work
+from ..inside.broker import Work
 
 BRANCH = (1, b"global", b"branch")
 

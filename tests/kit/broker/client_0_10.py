@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
     MessageAccept,
@@ -13,6 +12,7 @@ from amqp10.dialects.v0_10.wire.commands import (
 from amqp10.dialects.v0_10.wire.frames import encode_command
 from amqp10.dialects.v0_10.wire.struct import Command
 
+from ..inside.broker import VirtualHostCore
 from .older_clients import Client010
 from .wire import queue_of
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_9.channel import BASIC
 from amqp10.dialects.v0_9.wire.framing import METHOD
 from amqp10.dialects.v0_9.wire.method_table import Method
@@ -12,6 +11,7 @@ from amqp10.dialects.v0_9.wire.methods import BasicConsume, BasicDeliver, BasicP
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1
 
+from ..inside.broker import VirtualHostCore
 from .older_clients import Client09
 
 

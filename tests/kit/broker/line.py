@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     ConnectionTerms,
     Event,
@@ -15,6 +14,7 @@ from amqp10.engine import (
 )
 from amqp10.errors import RemoteProtocolError
 
+from ..inside.broker import VirtualHostCore
 from .served import Served
 
 TIMEOUT = 60

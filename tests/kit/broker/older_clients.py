@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.v0_9.wire.frames import FrameReader
 from amqp10.dialects.v0_9.wire.framing import METHOD
 from amqp10.dialects.v0_9.wire.method_table import Method
@@ -22,6 +21,7 @@ from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_command
 from amqp10.dialects.v0_10.wire.struct import Command
 
 from ..dialects.v0_10.raw_peer import Raw
+from ..inside.broker import VirtualHostCore
 from .served import Served
 
 

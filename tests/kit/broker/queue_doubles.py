@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Consumer, Node, Producer
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._queues.selection import Filtering
 from amqp10.messaging import Error, Message
 from amqp10.types import Symbol, encode
+
+from ..inside.broker import Consumer, Filtering, Node, Producer, Queue, QueuedMessage
 
 _keys = itertools.count(1_000_000)
 

@@ -13,10 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.engine import (
     ConnectionEnded,
     DeliveriesUnresumed,
@@ -35,6 +31,7 @@ from amqp10.engine import (
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Message, Source, Target
 
 from ..clock import Clock
+from ..inside.broker import Limits, Queue, QueuedMessage, VirtualHostCore, VirtualHostSettings
 from .line import LASTING, TIMEOUT, Line, Setting, no_faults
 
 

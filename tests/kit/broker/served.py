@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from amqp10.broker._peer import Peer, PeerTerms
-from amqp10.broker._services import LinkService
-from amqp10.broker._serving.peer_connection import PeerConnection
-from amqp10.broker._serving.transport import PeerTransport
-from amqp10.broker._tokens.grants import PeerTokens
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import ConnectionTerms, SessionTerms, dialect
 from amqp10.messaging import Error
 from amqp10.sasl import Authenticator
+
+from ..inside.broker import LinkService, Peer, PeerConnection, PeerTerms, PeerTokens, PeerTransport, VirtualHostCore
 
 
 class Served(PeerTransport):

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._store.load import load
-from amqp10.broker._store.store import Store
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.messaging import Message
 
 from ..clock import Clock
+from ..inside.broker import Queue, QueuedMessage, Store, VirtualHostCore, VirtualHostSettings, load
 from .queue_doubles import Taker
 
 # The time of day and the broker's clock go at the same pace and begin anywhere.

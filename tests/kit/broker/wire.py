@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp10.broker._queues.queue import Queue
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.engine import (
     ConnectionTerms,
     Event,
@@ -25,6 +23,7 @@ from amqp10.messaging import (
     Target,
 )
 
+from ..inside.broker import Queue, VirtualHostCore
 from .served import Served
 
 

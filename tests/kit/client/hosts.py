@@ -10,8 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-import amqp10.client._connecting.supervisor
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.client import Connection, Reconnect
 from amqp10.engine import ConnectionTerms, SessionTerms
 from amqp10.errors import ConnectionLost
@@ -20,6 +19,7 @@ from amqp10.net import Endpoint, StreamFacts
 from amqp10.sasl import Authenticator
 from amqp10.types import Symbol
 
+from ..inside.client import supervisor
 from ..waiting import until
 from .peer import Peer, Valve, replace_terminus
 
@@ -85,7 +85,7 @@ async def hosting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hosts]:
     """Hosts that every connection of the test leads to."""
     async with anyio.create_task_group() as tasks:
         hosts = Hosts(tasks)
-        monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", hosts.connect)
+        monkeypatch.setattr(supervisor, "connect", hosts.connect)
         with anyio.fail_after(60):
             yield hosts
         tasks.cancel_scope.cancel()

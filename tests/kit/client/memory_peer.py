@@ -7,10 +7,12 @@ from typing import Any, Self
 import anyio
 import pytest
 
-from amqp10.broker._serving.memory import MemoryStream
+from amqp10.broker.internals import MemoryStream
 from amqp10.dialects.v1_0.wire.performatives import Attach, Flow
 from amqp10.net import StreamFacts
 from amqp10.testing import ScriptedPeer
+
+from ..inside.client import supervisor
 
 
 class MemoryPeer(ScriptedPeer):
@@ -21,7 +23,7 @@ class MemoryPeer(ScriptedPeer):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
-        monkeypatch.setattr("amqp10.client._connecting.supervisor.connect", self._lead)
+        monkeypatch.setattr(supervisor, "connect", self._lead)
 
     async def __aenter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream
 
-from amqp10.client._stores.sqlite import SQLiteDeliveryStore
+from amqp10 import SQLiteDeliveryStore
 
 
 class Mortal(SQLiteDeliveryStore):

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream
 
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.client import Connection
 from amqp10.engine import (
     ConnectionEnded,

@@ -6,13 +6,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from amqp10.broker._limits import BrokerLimits
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
+from amqp10.broker import BrokerLimits
 from amqp10.broker.azure import AzureConfig, QueueConfig
-from amqp10.broker.azure._links import NamespaceLinks
-from amqp10.broker.azure._namespace import Namespace
-from amqp10.broker.azure._service_bus.entity import Entity
 from amqp10.engine import ReceiverLink, SenderLink
 from amqp10.messaging import (
     AmqpValue,
@@ -22,6 +17,7 @@ from amqp10.messaging import (
 from amqp10.types import Array, Decimal32, Described, Symbol, Timestamp, ULong
 
 from ..broker.wire import Wire
+from ..inside.broker import Entity, Limits, Namespace, NamespaceLinks, VirtualHostCore, VirtualHostSettings
 
 NOON = 1_790_000_000.0
 WHEN = Symbol("x-opt-scheduled-enqueue-time")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from amqp10.cli._main import run
+from ..inside.cli import run
 
 
 @dataclass

@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 from anyio.abc import SocketAttribute
 
-from amqp10.cli._trace.command import Recording, TraceProxy
 from amqp10.net import TransportOptions, parse_url
+
+from ..inside.cli import Recording, TraceProxy
 
 
 @asynccontextmanager

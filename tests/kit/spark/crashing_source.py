@@ -17,15 +17,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from amqp10.spark import AmqpDataSource
-from amqp10.spark._logs.readers import LogPartition, LogStreamReader
-from amqp10.spark._options import Options
-from amqp10.spark._queues import consume
-from amqp10.spark._queues.consume import QueuePartition
-from amqp10.spark._queues.stream import QueueStreamReader
-from amqp10.spark._rows.decode import append_deliveries
-from amqp10.spark._wal import segments
-from amqp10.spark._writer import BatchWriter, Sent
+from amqp10.spark import AmqpDataSource, Options
+
+from ..inside.spark import (
+    BatchWriter,
+    LogPartition,
+    LogStreamReader,
+    QueuePartition,
+    QueueStreamReader,
+    Sent,
+    append_deliveries,
+    consume,
+    segments,
+)
 
 POINTS = ("before publish", "before settle", "after settle", "after yield")
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from amqp10.spark._wal.query_folder import known_rows
-from amqp10.spark._wal.segments import Segment
+from ..inside.spark import Segment, known_rows
 
 SCHEMA = pa.schema([("body", pa.binary()), ("message_id", pa.string())])
 

@@ -7,10 +7,9 @@ import sys
 
 from tests.kit.spark import crashing_source
 
-from amqp10.spark._options import Options
-from amqp10.spark._queues.consume import QueuePartition, read_partition
-from amqp10.spark._rows.schema import struct
-from amqp10.spark._wal.segments import Segment
+from amqp10.spark import Options
+
+from ..inside.spark import QueuePartition, Segment, read_partition, struct
 
 if __name__ == "__main__":
     options, wal, point = sys.argv[1:]

@@ -13,8 +13,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from amqp10 import ConnectionLost, InsecureTransport, Unsupported
 from amqp10.engine import Dialect, dialect, dialects
-from amqp10.net import StreamFacts, ask, automatic, choose_dialect, connect, parse_url
-from amqp10.net._connecting.options import TransportOptions
+from amqp10.net import StreamFacts, TransportOptions, ask, automatic, choose_dialect, connect, parse_url
 
 pytestmark = pytest.mark.anyio
 

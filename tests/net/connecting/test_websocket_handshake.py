@@ -13,7 +13,7 @@ import pytest
 
 from amqp10 import Connection
 from amqp10.broker import Broker
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.errors import ConnectionLost, HandshakeRefused, Unsupported
 from amqp10.net import StreamFacts, WebSocket, accept_websocket, parse_url
 from amqp10.net._connecting.websocket_handshake import open_websocket

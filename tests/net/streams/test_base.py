@@ -13,8 +13,7 @@ import pytest
 from anyio.abc import ByteStream, Listener, SocketAttribute
 
 from amqp10.errors import ConnectionLost
-from amqp10.net import TLS, StreamFacts, TLSSettings, accept, connect, listen_tcp, listen_unix, parse_url
-from amqp10.net._streams.base import describe
+from amqp10.net import TLS, StreamFacts, TLSSettings, accept, connect, describe, listen_tcp, listen_unix, parse_url
 from amqp10.testing import CertificateAuthority
 
 from ...kit.unavailable import unavailable

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from amqp10.net import TLS
-from amqp10.net._streams.tls_settings import CertificateName, certificate_identity
+from amqp10.net import TLS, CertificateName
+from amqp10.net._streams.tls_settings import certificate_identity
 from amqp10.testing import CertificateAuthority
 
 

@@ -12,7 +12,7 @@ import pytest
 from anyio.abc import ByteStream
 from wsproto.connection import Connection, ConnectionType
 
-from amqp10.broker._serving.memory import memory_streams
+from amqp10.broker.internals import memory_streams
 from amqp10.engine import Event
 from amqp10.net import Pump
 from amqp10.net._streams import websocket as module

@@ -12,15 +12,21 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from amqp10 import Connection, Message, Source, receive
 from amqp10.broker import Broker
+from amqp10.spark import Options
 from amqp10.spark._connection.address_checks import ensure_queue
-from amqp10.spark._logs.logs import RabbitStream, read_range
-from amqp10.spark._logs.offsets import Range
-from amqp10.spark._logs.readers import plan_batch_read
-from amqp10.spark._options import Options
-from amqp10.spark._queues.batch import TakingReader, browse
-from amqp10.spark._queues.stream import QueueStreamReader
-from amqp10.spark._rows.decode import Columns
-from amqp10.spark._rows.schema import default_schema
+
+from ...kit.inside.spark import (
+    Columns,
+    QueueStreamReader,
+    RabbitStream,
+    Range,
+    TakingReader,
+    browse,
+    default_schema,
+    logs,
+    plan_batch_read,
+    read_range,
+)
 
 pytestmark = pytest.mark.anyio
 SCHEMA = pa.schema([("body", pa.binary())])
@@ -84,7 +90,7 @@ async def test_a_queue_of_a_broker_that_ignores_places_in_streams(monkeypatch: p
             await sender.send(Message(b"1"))
         monkeypatch.setattr(RabbitStream, "_at", lambda self, opened, partition, where: Source(partition))
         monkeypatch.setattr(RabbitStream, "source", lambda self, opened, partition, start: Source(partition))
-        monkeypatch.setattr("amqp10.spark._logs.logs.is_stream", unknown)
+        monkeypatch.setattr(logs, "is_stream", unknown)
         options = Options.parse({"url": broker.url, "address": "orders", "mode": "stream"})
         with pytest.raises(ValueError, match="'orders' is a queue, not a stream"):
             await RabbitStream(options).bounds(connection, "orders")

@@ -15,8 +15,8 @@ from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
 from amqp10.broker.azure import AzureConfig
 from amqp10.errors import AuthenticationFailed
 from amqp10.net import TLS
+from amqp10.spark import Options
 from amqp10.spark._connection.connect import connection
-from amqp10.spark._options import Options
 from amqp10.testing import CertificateAuthority
 
 from ...kit.token_rig import SECRET, jwt

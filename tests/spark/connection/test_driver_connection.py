@@ -11,8 +11,8 @@ pytest.importorskip("pyspark")
 
 
 from amqp10 import Connection, ConnectionLost
+from amqp10.spark import Options
 from amqp10.spark._connection.driver_connection import DriverConnection
-from amqp10.spark._options import Options
 
 
 async def itself(connection: Connection) -> Connection:
@@ -37,7 +37,7 @@ def test_it_stays_and_comes_back(broker_url: str) -> None:
 def test_it_does_not_keep_its_process() -> None:
     """Nobody closes it where Spark ends its process after an error: that process ends all the same."""
     program = """
-from amqp10.spark._options import Options
+from amqp10.spark import Options
 from amqp10.spark._connection.driver_connection import DriverConnection
 
 async def there(connection):

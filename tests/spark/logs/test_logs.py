@@ -18,14 +18,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from amqp10 import Connection, LinkDetached, Message, RemoteProtocolError, Source, azure
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
-from amqp10.spark._connection.connect import connection
-from amqp10.spark._data_loss import DataLoss
+from amqp10.spark import Options
 from amqp10.spark._logs import readers
 from amqp10.spark._logs.logs import EventHub, log_of, read_range
 from amqp10.spark._logs.offsets import Bounds, Offsets, Range
 from amqp10.spark._logs.readers import LogStreamReader, ask_bounds, starting_offsets
-from amqp10.spark._options import Options
-from amqp10.spark._rows.schema import struct
+
+from ...kit.inside.spark import DataLoss, connection, struct
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,6 @@ pytest.importorskip("pyspark")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.spark._data_loss import DataLoss, report_lost_offsets
 from amqp10.spark._logs.offsets import (
     Bounds,
     add_new_partitions,
@@ -21,6 +20,8 @@ from amqp10.spark._logs.offsets import (
     task_ranges,
     with_min_ranges,
 )
+
+from ...kit.inside.spark import DataLoss, report_lost_offsets
 
 BOUNDS = {"a": Bounds(5, 10), "b": Bounds(0, 0)}
 

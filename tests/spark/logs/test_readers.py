@@ -14,13 +14,12 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from amqp10 import Connection, Message, send
-from amqp10.spark._connection.connect import run_with_retries
-from amqp10.spark._data_loss import DataLoss
+from amqp10.spark import Options
 from amqp10.spark._logs import readers
 from amqp10.spark._logs.offsets import Bounds
 from amqp10.spark._logs.readers import POLL_SECONDS, LogStreamReader, plan_batch_read
-from amqp10.spark._options import Options
-from amqp10.spark._rows.schema import default_schema
+
+from ...kit.inside.spark import DataLoss, default_schema, run_with_retries
 
 NAME = "remade"
 

@@ -15,7 +15,8 @@ from pyspark.errors import PySparkException
 
 import amqp10
 from amqp10.spark import AmqpDataSource
-from amqp10.spark._rows.schema import struct
+
+from ...kit.inside.spark import struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

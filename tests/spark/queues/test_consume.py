@@ -15,15 +15,23 @@ pytest.importorskip("pyspark")
 
 import amqp10
 import amqp10.testing
-from amqp10.messaging._section_index import PROPERTIES, scan
-from amqp10.spark._options import Options
+from amqp10.messaging.sections import PROPERTIES, scan
+from amqp10.spark import Options
 from amqp10.spark._queues import consume
 from amqp10.spark._queues.attaching import links
 from amqp10.spark._queues.consume import QueuePartition, SegmentAttempt, read_partition
-from amqp10.spark._rows.schema import arrow_schema, struct
-from amqp10.spark._wal.query_folder import create_batch_folder, delete_committed, queue_was_empty
-from amqp10.spark._wal.segments import Claim, Claimant, Draft, Segment
 
+from ...kit.inside.spark import (
+    Claim,
+    Claimant,
+    Draft,
+    Segment,
+    arrow_schema,
+    create_batch_folder,
+    delete_committed,
+    queue_was_empty,
+    struct,
+)
 from ...kit.spark.pipes import depth, sent
 
 SCHEMA = struct([("body", "binary")])

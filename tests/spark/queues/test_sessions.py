@@ -19,15 +19,12 @@ from amqp10 import Delivery, Message
 from amqp10.azure import ServiceBus
 from amqp10.broker import JwtKey, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, QueueConfig
-from amqp10.spark import AmqpDataSource
-from amqp10.spark._options import Options
+from amqp10.spark import AmqpDataSource, Options
 from amqp10.spark._queues import sessions
 from amqp10.spark._queues.consume import QueuePartition, SegmentAttempt, read_partition
-from amqp10.spark._rows.schema import struct
-from amqp10.spark._wal.query_folder import create_batch_folder, create_query_folder, queue_was_empty
-from amqp10.spark._wal.segments import Segment
 from amqp10.testing import BackgroundServiceBus
 
+from ...kit.inside.spark import Segment, create_batch_folder, create_query_folder, queue_was_empty, struct
 from ...kit.token_rig import SECRET, jwt
 
 if TYPE_CHECKING:

@@ -16,13 +16,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 import amqp10
-from amqp10.spark import AmqpDataSource
-from amqp10.spark._data_loss import DataLoss
-from amqp10.spark._logs.readers import LogStreamReader
-from amqp10.spark._options import Options
+from amqp10.spark import AmqpDataSource, Options
 from amqp10.spark._queues.stream import QueueStreamReader
-from amqp10.spark._rows.schema import default_schema
 
+from ...kit.inside.spark import DataLoss, LogStreamReader, default_schema
 from ...kit.spark.pipes import Pipe, depth, sent
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from amqp10 import AmqpSequence, AmqpValue, Data, DecodeError, Message, Symbol, Timestamp, UInt, ULong
-from amqp10.spark._options import Options
+from amqp10.spark import Options
 from amqp10.spark._rows.decode import Columns, append_deliveries
 from amqp10.spark._rows.encode import Rows
 from amqp10.spark._rows.schema import arrow_schema, check_read, check_written, default_schema, struct

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 
 from amqp10 import DecodeError, Message
 from amqp10.messaging import Properties
-from amqp10.messaging._section_index import BODY, FOOTER, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, scan
+from amqp10.messaging.sections import BODY, FOOTER, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, scan
 from amqp10.spark._rows.malformed import bare_message, find_sections, read_properties
 
 WHOLE = Message(

@@ -18,11 +18,12 @@ import pytest
 
 from amqp10.broker import Broker
 from amqp10.engine import ConnectionEnded, DeliveriesReceived, dialect
-from amqp10.engine import _dialect as registry
 from amqp10.errors import DecodeError, FilterNotApplied, LocalProtocolError, StaleDelivery, Unsupported
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Released, Source, TransactionalState
 from amqp10.testing.suite import DialectContract
 from amqp10.testing.suite._basics import EVERYTHING
+
+from ...kit.inside.engines import dialect_registry
 
 # What is asserted is about engines, and in each event loop the same.
 pytestmark = [
@@ -282,7 +283,7 @@ def contract(monkeypatch: pytest.MonkeyPatch) -> Callable[[Lie, float], Any]:
         module: Any = ModuleType("lying_dialect")
         module.LYING = replace(true, name="lying", client=client)
         monkeypatch.setitem(sys.modules, "lying_dialect", module)
-        monkeypatch.setitem(registry._MODULES, "lying", "lying_dialect:LYING")
+        monkeypatch.setitem(dialect_registry._MODULES, "lying", "lying_dialect:LYING")
 
         class Lying(DialectContract):
             dialect = "lying"

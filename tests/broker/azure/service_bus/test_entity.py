@@ -6,18 +6,22 @@ from uuid import uuid4
 
 import pytest
 
-from amqp10.broker._errors import Refused
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits, NotTaken
-from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.broker.azure import AzureConfig, QueueConfig, TopicConfig
-from amqp10.broker.azure._messages import BATCH_FORMAT
-from amqp10.broker.azure._namespace import Namespace
 from amqp10.messaging import Data, Error, Message
 from amqp10.types import Described, Symbol, ULong, encode
 
 from ....kit.azure.queue_bench import NOON, Bench, Taker
 from ....kit.clock import Clock
+from ....kit.inside.broker import (
+    BATCH_FORMAT,
+    Limits,
+    Namespace,
+    NotTaken,
+    QueuedMessage,
+    Refused,
+    VirtualHostCore,
+    VirtualHostSettings,
+)
 
 pytestmark = pytest.mark.capability("Service Bus emulator")
 

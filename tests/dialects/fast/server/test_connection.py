@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelOpen,
@@ -20,6 +19,7 @@ from amqp10.dialects.fast.wire.frames import INITIATION, CommandReader, encode_c
 
 from ....kit.broker.served import Served
 from ....kit.dialects.fast.talk import HostileClient
+from ....kit.inside.broker import VirtualHostCore
 
 
 def opened_to(path: str) -> list[Command]:

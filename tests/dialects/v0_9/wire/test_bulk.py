@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects._kit.lazy_deliveries import LazyRun
 from amqp10.dialects.v0_9.message.from_basic import FromBasic
 from amqp10.dialects.v0_9.message.streams import OFFSET
 from amqp10.dialects.v0_9.wire.bulk import MIN_RUN
@@ -26,12 +25,13 @@ from amqp10.dialects.v0_9.wire.well_formed import is_well_formed
 from amqp10.engine import Dialect, Engine, ReceiverLink
 from amqp10.errors import DecodeError
 from amqp10.messaging import ACCEPTED, Message
-from amqp10.messaging._payload import ForeignPayload
+from amqp10.messaging.payloads import ForeignPayload
 from amqp10.types import Int
 
 from ....kit.dialects.v0_9.client_engine import DIALECTS, frames, said
 from ....kit.dialects.v0_9.method_peer import channel_of
 from ....kit.dialects.v0_9.runs import MALFORMED, OWN, PLACES, TURNS, Like, receiver, stream
+from ....kit.inside.engines import LazyRun
 
 likes = st.tuples(
     st.integers(1, 3) | st.integers(MIN_RUN, MIN_RUN + 4),

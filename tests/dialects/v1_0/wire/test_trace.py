@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects._kit.tracer import SHOWN_BODY
 from amqp10.dialects.v1_0.wire.frames import AMQP_HEADER, HEARTBEAT, SASL_HEADER, encode_frame, encode_sasl_frame
 from amqp10.dialects.v1_0.wire.performatives import Attach, Begin, SaslInit, SaslResponse, Transfer
 from amqp10.dialects.v1_0.wire.trace import FrameDirection, FrameTracer
 from amqp10.messaging import Message, Source, Target
+
+from ....kit.inside.engines import SHOWN_BODY
 
 
 def attach(handle: int, address: str, role: bool = False) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from amqp10.broker._virtual_host_core import VirtualHostCore
 from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelClose,
@@ -23,6 +22,7 @@ from amqp10.messaging import Source, Target
 
 from ...broker.served import Served
 from ...broker.wire import Wire
+from ...inside.broker import VirtualHostCore
 from .second_decoder import read, write
 
 LARGEST = 10_000

@@ -86,7 +86,7 @@ class FromBasic:
                 return b"".join((head, body, footer)) if kind is Kind.BODY else body
             head, footer = self._untyped(route, properties)
         elif sections:
-            return b"".join((head, *_parts(body, sections), footer))
+            return b"".join((head, *data_sections(body, sections), footer))
         return b"".join((head, data_head(len(body)), body, footer))
 
     def can_wait(self, properties: bytes) -> bool:
@@ -137,10 +137,10 @@ class FromBasic:
         exchange, key = read_route(route)
         decoded = BasicProperties.decode(properties, self.tables)
         head, footer, sections = incoming_head(decoded, exchange, key, bool(route[0] & 1), self.tables, within)
-        return b"".join((head, *_parts(body, sections), footer))
+        return b"".join((head, *data_sections(body, sections), footer))
 
 
-def _parts(body: bytes, sizes: bool | Sizes) -> list[bytes]:
+def data_sections(body: bytes, sizes: bool | Sizes) -> list[bytes]:
     """Return the data sections of `body`, cut by `sizes`; a single one if `sizes` do not fit the body."""
     runs = ((len(body), 1),) if isinstance(sizes, bool) else sizes
     count = sum(count for _, count in runs)
