@@ -17,6 +17,7 @@ import amqp10.sync
 from amqp10 import (
     AuthenticationFailed,
     Connection,
+    ConnectionBlocked,
     ConnectionEvent,
     ConnectionLost,
     DeliveryUncertain,
@@ -326,12 +327,20 @@ def test_every_event_has_a_name_and_a_sentence() -> None:
     assert len(kinds) > 10
     for each in kinds:
         assert "kind" in vars(each) or "name" in vars(each), each
-        assert "said" in vars(each), each
+        assert "describe" in vars(each), each
     names = [each.kind for each in kinds if "kind" in vars(each)]
     assert len(names) == len(set(names))
     page = (Path(__file__).parents[2] / "docs" / "operate" / "health.md").read_text()
     for name in names:
         assert f"`{name}`" in page
+
+
+def test_old_name_of_describe() -> None:
+    """It was called `said` before."""
+    event = ConnectionBlocked("low on memory")
+    with pytest.warns(DeprecationWarning, match=r"^ConnectionEvent.said is called describe now$"):
+        old = getattr(event, "said")()  # noqa: B009 # type checkers report the old name
+    assert old == event.describe() == "the broker takes no messages for now: low on memory"
 
 
 async def test_what_the_peer_says_is_escaped(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

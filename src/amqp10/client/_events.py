@@ -6,15 +6,17 @@ iterates over `Connection.events()`.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakSet
 
 import anyio
 
+from .._arguments import Renamed
 from ..errors import AmqpError, AuthenticationFailed
 from ..net import visible
 from ._errors import busy
@@ -46,13 +48,17 @@ class ConnectionEvent:
     def name(self) -> str:
         return self.kind
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Return what happened, as the log says it after the connection's URL."""
         return self.name
 
     def fields(self) -> dict[str, Any]:
         """Return what the log record has beside its text, by the names of its attributes."""
-        return {}
+        fields = {f"amqp_{each.name}": getattr(self, each.name) for each in dataclasses.fields(self)}
+        return fields | cause_fields(fields.pop("amqp_cause", None))
+
+    if not TYPE_CHECKING:
+        said = Renamed("describe")
 
 
 def cause_fields(cause: BaseException | None) -> dict[str, Any]:
@@ -79,11 +85,8 @@ class ConnectionInterrupted(ConnectionEvent):
     kind: ClassVar[str] = "connection_lost"
     cause: AmqpError | None
 
-    def said(self) -> str:
+    def describe(self) -> str:
         return f"the connection was lost{because(self.cause)}"
-
-    def fields(self) -> dict[str, Any]:
-        return cause_fields(self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ class ConnectionAttempted(ConnectionEvent):
     def name(self) -> str:
         return LOGIN_REFUSED if isinstance(self.error, AuthenticationFailed) else "attempt_failed"
 
-    def said(self) -> str:
+    def describe(self) -> str:
         what = "the login was refused" if self.name == LOGIN_REFUSED else "no connection"
         return f"{what} at attempt {self.number}, to {self.url or 'what a callable says'}{because(self.error)}"
 
@@ -126,11 +129,8 @@ class ConnectionRestored(ConnectionEvent):
     url: str
     downtime: float
 
-    def said(self) -> str:
+    def describe(self) -> str:
         return f"the connection is back after {self.downtime:.3g} s, to {self.url}"
-
-    def fields(self) -> dict[str, Any]:
-        return {"amqp_url": self.url, "amqp_downtime": self.downtime}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +148,9 @@ class ConnectionGivenUp(ConnectionEvent):
     def name(self) -> str:
         return LOGIN_REFUSED if isinstance(self.cause, AuthenticationFailed) else "connection_given_up"
 
-    def said(self) -> str:
+    def describe(self) -> str:
         what = "the login was refused" if self.name == LOGIN_REFUSED else "the connection is over"
         return f"{what}, and is not tried again{because(self.cause)}"
-
-    def fields(self) -> dict[str, Any]:
-        return cause_fields(self.cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +165,8 @@ class ConnectionBlocked(ConnectionEvent):
     kind: ClassVar[str] = "connection_blocked"
     reason: str
 
-    def said(self) -> str:
+    def describe(self) -> str:
         return f"the broker takes no messages for now: {self.reason}"
-
-    def fields(self) -> dict[str, Any]:
-        return {"amqp_reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +175,7 @@ class ConnectionUnblocked(ConnectionEvent):
 
     kind: ClassVar[str] = "connection_unblocked"
 
-    def said(self) -> str:
+    def describe(self) -> str:
         return "the broker takes messages again"
 
 
@@ -199,11 +193,8 @@ class DeclarationRefused(ConnectionEvent):
     what: str
     cause: AmqpError
 
-    def said(self) -> str:
+    def describe(self) -> str:
         return f"{self.what} could not be declared again{because(self.cause)}"
-
-    def fields(self) -> dict[str, Any]:
-        return {"amqp_what": self.what, **cause_fields(self.cause)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +210,8 @@ class TokenRenewed(ConnectionEvent):
     audience: str
     expires_on: float | None
 
-    def said(self) -> str:
+    def describe(self) -> str:
         return f"the peer has a new token for {self.audience}"
-
-    def fields(self) -> dict[str, Any]:
-        return {"amqp_audience": self.audience, "amqp_expires_on": self.expires_on}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +230,9 @@ class TokenRefused(ConnectionEvent):
     cause: Exception
     again_in: float | None
 
-    def said(self) -> str:
+    def describe(self) -> str:
         again = "it is not tried again" if self.again_in is None else f"it is tried again in {self.again_in:.3g} s"
         return f"no new token for {self.audience}, and {again}{because(self.cause)}"
-
-    def fields(self) -> dict[str, Any]:
-        return {"amqp_audience": self.audience, "amqp_again_in": self.again_in, **cause_fields(self.cause)}
 
 
 class Observer:
@@ -325,7 +310,7 @@ class Observers:
         if self.logs:
             where = self._where()
             fields = {"amqp_event": event.name, "amqp_url": where, **fields}
-            _log.log(level or event.level, "%s", visible(f"{where}: {event.said()}"), extra=fields)
+            _log.log(level or event.level, "%s", visible(f"{where}: {event.describe()}"), extra=fields)
         for observer in list(self._all or ()):
             observer._tell(event)
 

@@ -207,7 +207,6 @@ class HealthMonitor:
         if ages is None:
             self._ages[link] = ages = UnsettledAges()
         engine_link = link.engine_link
-        terminus = link.terms.target if link.kind == "sender" else link.terms.source
         if engine_link is None or link.interrupted:
             unsettled = len(link.pending)
             oldest = ages.interrupted(now) if unsettled else 0.0
@@ -218,7 +217,7 @@ class HealthMonitor:
         return LinkHealth(
             kind=link.kind,
             name=link.name,
-            address=getattr(terminus, "address", None),
+            address=getattr(link.terminus, "address", None),
             open=link.open,
             credit=engine_link.credit if engine_link is not None and link.open else 0,
             unsettled=unsettled,

@@ -33,7 +33,7 @@ from ._environment import read as read
 from ._environment import secret as secret
 from ._environment import url_settings as url_settings
 from ._environment import with_password as with_password
-from ._links.link import ClientLink as ClientLink
+from ._links.core import ClientLink as ClientLink
 from ._links.link import Link as Link
 from ._receiving.browser import Browser as Browser
 from ._receiving.browser import BrowserCore as BrowserCore
@@ -148,7 +148,7 @@ def own_session(connection: ConnectionFace, terms: SessionTerms) -> SessionCore:
 
 def terminus_of(link: Link) -> Source | Target | None:
     """Return the terminus at the peer that the link asks for; None for a transaction's coordinator."""
-    terminus = core_of(link).terms.target if core_of(link).kind == "sender" else core_of(link).terms.source
+    terminus = core_of(link).terminus
     return terminus if isinstance(terminus, Source | Target) else None
 
 

@@ -3,7 +3,7 @@
     interface        what implements it                              what users hold
     ConnectionCore   ClientConnection (client/_connection.py)        Connection
     SessionCore      ClientSession (client/_session.py)              Session
-    LinkCore         ClientLink (client/_links/link.py)              Link: a sender or receiver
+    LinkCore         ClientLink (client/_links/core.py)              Link: a sender or receiver
     Recovery         Restorer (client/_recovery/restorer.py)
     TokenKeeper      CbsKeeper, LoginKeeper (client/_tokens/)
 
@@ -26,6 +26,7 @@ from ...engine import ConnectionTerms, Engine, LinkTerms, Request, SessionTerms
 from ...engine import Link as EngineLink
 from ...engine import Session as EngineSession
 from ...errors import AmqpError
+from ...messaging import Coordinator, Source, Target
 from ...net import Endpoint, Pump
 from ...profiles import Profile, recognize
 from ...sasl import Mechanism
@@ -188,6 +189,7 @@ class LinkCore(Restorable, Protocol):
     """A link, as its session, its connection, the restorer and its deliveries know it.
 
     Attributes:
+        face: what the user holds.
         connection: the one on which it comes back; a redirect may change it.
         terms: what our attach says, or said last.
         session: the one on which it is attached, or being attached, or to be attached again.
@@ -202,6 +204,7 @@ class LinkCore(Restorable, Protocol):
         wake: asks for the engine's output to be written soon.
     """
 
+    face: Any
     terms: LinkTerms
     session: SessionCore | None
     restorable: bool
@@ -217,6 +220,14 @@ class LinkCore(Restorable, Protocol):
     @property
     def name(self) -> str:
         """The link's name."""
+
+    @property
+    def remote(self) -> LinkTerms:
+        """What the peer said in its attach."""
+
+    @property
+    def terminus(self) -> Source | Target | Coordinator | None:
+        """The terminus at the peer, as our attach asks for it: a sender's target, a receiver's source."""
 
     @property
     def engine_link(self) -> EngineLink | None:

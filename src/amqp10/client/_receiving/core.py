@@ -25,7 +25,8 @@ from ...messaging import (
 )
 from ...types import Symbol, encode
 from .._core.transaction_work import TransactionCore
-from .._links.link import ClientLink, ReceiverActivity
+from .._links.core import ClientLink
+from .._links.events import ReceiverActivity
 from .consumer import YIELD_AFTER_MESSAGES, Consumer
 from .credit import Credit, checked_credit
 from .delivery import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...messaging import TransactionalState
-from .._links.link import DeliveriesStale
+from .._links.events import DeliveriesStale
 from .delivery import ReceiverDelivery, Stale, is_taken_back, wake_if_settled, wake_waiter
 
 if TYPE_CHECKING:

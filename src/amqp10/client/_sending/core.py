@@ -19,7 +19,7 @@ from ...messaging import Accepted, Target
 from ...net import Signal, signal_type
 from .._core.transaction_work import work_of
 from .._errors import fresh
-from .._links.link import ClientLink
+from .._links.core import ClientLink
 from .delivery import SenderDelivery, Waiter, not_accepted, outcome_of
 from .resumption import SenderResumption
 from .send_queue import SendQueue

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import AmqpError, DeliveryUncertain, LocalProtocolError, TransactionRolledBack
 from ...messaging import TransactionalState
-from .._links.link import MessagesRepeated, MessagesUncertain
+from .._links.events import MessagesRepeated, MessagesUncertain
 from .delivery import Repeating, SenderDelivery, Unknown
 
 if TYPE_CHECKING:

@@ -99,9 +99,7 @@ class CbsKeeper(TokenKeeper):
 
     def _audience(self, link: LinkCore) -> str | None:
         """Return what a link needs a token for; None for one that needs none."""
-        terms = link.terms
-        terminus = terms.target if link.kind == "sender" else terms.source
-        address = getattr(terminus, "address", None)
+        address = getattr(link.terminus, "address", None)
         audience = self._settings.audience
         if address == TOKENS or (address is None and not isinstance(audience, str)):
             return None
