@@ -33,7 +33,6 @@ class ClientSession(Lifecycle, SessionOwner):
         self._restorable = restorable
         self.connection = connection
         self._terms = terms
-        self._abandoned = False
         self.begun: bool = False
         self._engine_session: EngineSession | None = None
         self.parent: SessionCore | None = None  # it has taken over one link of this session
@@ -53,14 +52,22 @@ class ClientSession(Lifecycle, SessionOwner):
         try:
             await self.until(lambda: self.begun or self.over)
         except BaseException:
-            self._abandoned = True
-            self.advance(Step.CLOSE)
-            if self.begun:
-                self.end()
+            self._abandon()
             raise
         if self.over:
             raise self.lost()
         return self
+
+    def _abandon(self) -> None:
+        """Beginning was cancelled: nobody will use the session, so it ends as soon as the peer has begun it."""
+        if self.open and not self.begun:
+            self.advance(Step.CANCEL)
+            return
+        self.advance(Step.CLOSE)
+        if self.interrupted:
+            self.end_for_good(None)
+        elif self.begun:
+            self.end()
 
     def begin(self) -> None:
         """Send the begin; links may attach at once."""
@@ -143,7 +150,7 @@ class ClientSession(Lifecycle, SessionOwner):
         self.begun, self.awaiting_peer = True, False
         if self.connection.recovery is not None:
             self.connection.recovery.session_restored(self)
-        if self._abandoned:
+        if self.state is State.ABANDONED:
             self.end()
         self.changed()
 
@@ -224,7 +231,8 @@ class ClientSession(Lifecycle, SessionOwner):
 
     def on_ended(self, error: AmqpError | None) -> None:
         recovery = self.connection.recovery
-        if recovery is not None and recovery.session_returns(self, error):
+        abandoned = self.state is State.ABANDONED
+        if recovery is not None and not abandoned and recovery.session_returns(self, error):
             self.refused_to_resume = False
             self.interrupt(error)
             recovery.session_lost(self)

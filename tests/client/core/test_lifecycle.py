@@ -13,22 +13,24 @@ from ...kit.inside.client import fresh
 
 # Each state with what follows from the steps of the table, which are the columns. "-": the step is illegal.
 DRAWN = """
-    state                ENTER    OPEN              LOSE                 CLOSE                END     RETRY
-    NEW                  OPENING  -                 INTERRUPTED          -                    -       -
-    OPENING              -        OPEN              INTERRUPTED          CLOSING              ENDED   -
-    OPEN                 -        OPEN              INTERRUPTED          CLOSING              ENDED   -
-    INTERRUPTED          -        OPEN              INTERRUPTED          CLOSING_INTERRUPTED  ENDED   -
-    CLOSING              -        CLOSING           CLOSING_INTERRUPTED  CLOSING              CLOSED  -
-    CLOSING_INTERRUPTED  -        CLOSING_RESTORED  CLOSING_INTERRUPTED  CLOSING_INTERRUPTED  CLOSED  -
-    CLOSING_RESTORED     -        -                 CLOSING_INTERRUPTED  CLOSING              CLOSED  -
-    ENDED                -        ENDED             -                    CLOSED               -       OPENING
-    CLOSED               -        CLOSED            -                    CLOSED               -       CLOSING
+    state                ENTER    OPEN              LOSE                 CANCEL     CLOSE                END     RETRY
+    NEW                  OPENING  -                 INTERRUPTED          -          -                    -       -
+    OPENING              -        OPEN              INTERRUPTED          ABANDONED  CLOSING              ENDED   -
+    OPEN                 -        OPEN              INTERRUPTED          ABANDONED  CLOSING              ENDED   -
+    ABANDONED            -        -                 -                    -          CLOSING              CLOSED  -
+    INTERRUPTED          -        OPEN              INTERRUPTED          -          CLOSING_INTERRUPTED  ENDED   -
+    CLOSING              -        CLOSING           CLOSING_INTERRUPTED  -          CLOSING              CLOSED  -
+    CLOSING_INTERRUPTED  -        CLOSING_RESTORED  CLOSING_INTERRUPTED  -          CLOSING_INTERRUPTED  CLOSED  -
+    CLOSING_RESTORED     -        -                 CLOSING_INTERRUPTED  -          CLOSING              CLOSED  -
+    ENDED                -        ENDED             -                    -          CLOSED               -       OPENING
+    CLOSED               -        CLOSED            -                    -          CLOSED               -       CLOSING
 """
 (_, *STEPS), *ROWS = [line.split() for line in DRAWN.strip().split("\n")]
 FLAGS = {
     State.NEW: set(),
     State.OPENING: set(),
     State.OPEN: {"open", "established"},
+    State.ABANDONED: {"closed"},
     State.INTERRUPTED: {"interrupted"},
     State.CLOSING: {"closed"},
     State.CLOSING_INTERRUPTED: {"closed", "interrupted"},

@@ -16,8 +16,9 @@ from amqp10 import (
     Symbol,
 )
 from amqp10.broker import Broker
+from amqp10.client._core.states import State
 from amqp10.client.internals import sender_delivery
-from amqp10.engine import LinkAttached
+from amqp10.engine import LinkAttached, SessionBegun
 from amqp10.messaging import ACCEPTED
 from amqp10.testing import FaultProxy
 
@@ -42,6 +43,31 @@ async def test_the_outcome_of_a_settled_one_while_it_is_away(monkeypatch: pytest
             with anyio.fail_after(60):
                 assert await delivery.outcome() == ACCEPTED
             hosts.down = set()
+
+
+@pytest.mark.parametrize("kind", ["session", "sender", "receiver"])
+async def test_what_was_cancelled_while_it_was_opened(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Nobody has the session or link: after a loss it is over, and not begun or attached again."""
+    async with hosting(monkeypatch) as hosts:
+        held: list[Any] = []
+
+        def holding(peer: Peer) -> None:
+            peer.on_event = lambda event: isinstance(event, SessionBegun | LinkAttached) and not held.append(event)  # type: ignore[func-returns-value]
+
+        hosts.prepare = holding
+        async with connecting() as connection:
+            made: Any = connection.session() if kind == "session" else getattr(connection, kind)("q")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(made.__aenter__)
+                await until(lambda: held)
+                tasks.cancel_scope.cancel()
+            states = [made._core.state]
+            hosts.prepare = lambda peer: None
+            await hosts.cut()
+            await until(lambda: connection.health().counts.get("connection_restored"))
+            async with connection.sender("other"):
+                assert [*states, made._core.state] == [State.ABANDONED, State.CLOSED]
+                assert hosts.peer.links.keys() == {"other"}
 
 
 async def test_an_attach_in_the_moment_of_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from ...errors import AmqpError, LocalProtocolError
 from .._errors import fresh
 from .states import LIFECYCLE, State, Step
 
-_CLOSED_HERE = {State.CLOSING, State.CLOSING_INTERRUPTED, State.CLOSING_RESTORED, State.CLOSED}
+_CLOSED_HERE = {State.ABANDONED, State.CLOSING, State.CLOSING_INTERRUPTED, State.CLOSING_RESTORED, State.CLOSED}
 
 
 class Lifecycle(Machine[State]):

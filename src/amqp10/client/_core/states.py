@@ -20,6 +20,7 @@ class Step(AnyStep):
     ENTER = HAPPENED, "`async with`"
     OPEN = HAPPENED, "open"
     LOSE = HAPPENED, "loss"
+    CANCEL = HAPPENED, "cancelling of `async with`"
     CLOSE = HAPPENED, "close by the owner"
     END = HAPPENED, "end"
     RETRY = HAPPENED, "another attach"
@@ -34,6 +35,7 @@ class State(Enum):
     NEW = "made, and not opened yet"
     OPENING = "`async with` opens it"
     OPEN = "it can be used"
+    ABANDONED = "opening it was cancelled: it is closed when the peer has answered, or is over with a loss"
     INTERRUPTED = "it was lost and will be restored: callers wait"
     CLOSING = "its owner closes it"
     CLOSING_INTERRUPTED = "its owner closes it; it was lost, and will be restored to finish its work"
@@ -49,9 +51,12 @@ LIFECYCLE: Final[dict[tuple[State, Step], State]] = {
     (_S.NEW, Step.LOSE): _S.INTERRUPTED,  # a session for one link of another session, to be begun after a loss
     (_S.OPENING, Step.OPEN): _S.OPEN,
     (_S.OPENING, Step.LOSE): _S.INTERRUPTED,
-    (_S.OPENING, Step.CLOSE): _S.CLOSING,  # opening was cancelled
+    (_S.OPENING, Step.CANCEL): _S.ABANDONED,  # a link
+    (_S.OPENING, Step.CLOSE): _S.CLOSING,
     (_S.OPEN, Step.OPEN): _S.OPEN,  # a link that has moved to another attachment
     (_S.OPEN, Step.LOSE): _S.INTERRUPTED,
+    (_S.OPEN, Step.CANCEL): _S.ABANDONED,  # a session, which the peer has not begun
+    (_S.ABANDONED, Step.CLOSE): _S.CLOSING,
     (_S.OPEN, Step.CLOSE): _S.CLOSING,
     (_S.INTERRUPTED, Step.OPEN): _S.OPEN,
     (_S.INTERRUPTED, Step.LOSE): _S.INTERRUPTED,
@@ -65,7 +70,10 @@ LIFECYCLE: Final[dict[tuple[State, Step], State]] = {
     (_S.CLOSING_RESTORED, Step.LOSE): _S.CLOSING_INTERRUPTED,
     (_S.CLOSING_RESTORED, Step.CLOSE): _S.CLOSING,
     **{(state, Step.END): _S.ENDED for state in (_S.OPENING, _S.OPEN, _S.INTERRUPTED)},
-    **{(state, Step.END): _S.CLOSED for state in (_S.CLOSING, _S.CLOSING_INTERRUPTED, _S.CLOSING_RESTORED)},
+    **{
+        (state, Step.END): _S.CLOSED
+        for state in (_S.ABANDONED, _S.CLOSING, _S.CLOSING_INTERRUPTED, _S.CLOSING_RESTORED)
+    },
     (_S.ENDED, Step.CLOSE): _S.CLOSED,
     (_S.CLOSED, Step.CLOSE): _S.CLOSED,
     # A link whose attach the peer refused or redirected, before anybody has the link.

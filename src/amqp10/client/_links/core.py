@@ -46,7 +46,6 @@ class ClientLink(Lifecycle, LinkOwner, ABC):
 
     # Without these an idle link takes a kilobyte more.
     __slots__ = (
-        "_abandoned",
         "_closes",
         "_leave_running",
         "_resume_refused",
@@ -89,7 +88,6 @@ class ClientLink(Lifecycle, LinkOwner, ABC):
         self.on_session: SessionCore | None = session
         self.answered: LinkTerms | None = None
         self._terminus_outlives_link = outlives_link(terms.source, terms.target)
-        self._abandoned = False
         # How its owner leaves it, closed or only detached. Without a word from the owner, what is meant to outlive the
         # link is not closed: it may have been there before, with messages in it.
         self._closes: bool = not self._terminus_outlives_link
@@ -265,7 +263,10 @@ class ClientLink(Lifecycle, LinkOwner, ABC):
 
     def _abandon(self) -> None:
         """Attaching was cancelled: nobody will use the link, so it goes as soon as it stands."""
-        attached, self._abandoned = self.open, True
+        if self.state is State.OPENING:
+            self.advance(Step.CANCEL)
+            return
+        attached = self.open
         self.advance(Step.CLOSE)
         if self.interrupted:
             self.end_for_good(None)
@@ -275,7 +276,7 @@ class ClientLink(Lifecycle, LinkOwner, ABC):
     def on_attached(self) -> None:
         """Act on the peer's attach."""
         self.awaiting_peer = False
-        if self._abandoned or self.over:  # attaching was cancelled, or the answer has crossed the end
+        if self.state is State.ABANDONED or self.over:  # attaching was cancelled, or the answer has crossed the end
             self.detach(closed=self._closes)
             return
         link = self.engine_link  # it may be detached already, which is told next
@@ -422,7 +423,7 @@ class ClientLink(Lifecycle, LinkOwner, ABC):
         recovery = self.connection.recovery
         if self.connection.tokens is not None and isinstance(error, LinkDetached):
             error = self.connection.tokens.explained(error, self)
-        if recovery is None or self.detach_sent or self.over:
+        if recovery is None or self.detach_sent or self.over or self.state is State.ABANDONED:
             self.end_for_good(error)
             return
         unresumed = recovery.refused_to_resume(self, error)
