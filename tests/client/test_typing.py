@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import assert_type
 
-from amqp10 import Connection, Receiver, Sender, Session, Transaction
+from amqp10 import Connection, ConnectionSettings, Receiver, Sender, Session, Transaction
+
+
+def test_the_settings_of_a_connection() -> None:
+    """`**settings: Unpack[ConnectionSettings]` has the arguments of `Connection`, with their types."""
+    _, *arguments = inspect.signature(Connection).parameters.values()
+    types = {each.name: each.annotation for each in arguments}
+    keys = {name: hint.__forward_arg__ for name, hint in ConnectionSettings.__annotations__.items()}
+    assert (keys.pop("dialect"), types.pop("dialect")) == ("DialectName | str", "DialectT")
+    assert list(keys.items()) == list(types.items())
 
 
 def test_the_connection_of_links() -> None:

@@ -1,14 +1,14 @@
 """The connection with its sessions and links, as the parts of the client below them know them.
 
     interface        what implements it                              what users hold
-    ConnectionCore   ClientConnection (client/_connection.py)        Connection
+    ConnectionCore   ClientConnection (client/_client_connection.py) Connection
     SessionCore      ClientSession (client/_session.py)              Session
     LinkCore         ClientLink (client/_links/core.py)              Link: a sender or receiver
     Recovery         Restorer (client/_recovery/restorer.py)
     TokenKeeper      CbsKeeper, LoginKeeper (client/_tokens/)
 
-`Restorable` is what `Recovery` needs of a session or link. Begin with `ConnectionCore`, the last class: it alone has a
-behavior of its own. The others are here so that the files that implement them need not import each other.
+`ConnectionCore` alone has a behavior of its own. The others are here, and not in the files that implement them, so that
+those need not import each other. `Restorable` is what `Recovery` needs of a session or link.
 """
 
 from __future__ import annotations
@@ -48,273 +48,6 @@ L = TypeVar("L")
 
 LinkWrapper = Callable[["UserConnection", type[Any]], type[Any]]
 """Returns the class that is to be made in place of a sender's or receiver's class: a subclass of it, mostly."""
-
-
-class Recovery(Protocol):
-    """What sessions and links ask of the restorer; a connection without `reconnect` has none.
-
-    Attributes:
-        settings: the user's.
-        sessions: those that are to be there, in order of beginning.
-    """
-
-    settings: Reconnect
-    sessions: dict[SessionCore, None]
-
-    async def standing(self) -> None:
-        """Wait while queues, exchanges and bindings are declared again."""
-
-    def declared(self, session: SessionCore, request: Request[Any], answer: Any) -> None:
-        """Record a request that was done."""
-
-    def undeclared(self, request: Request[Any]) -> None:
-        """Forget what a request deletes: it was done, or may have been."""
-
-    def expect_answer(self, owner: Restorable) -> None:
-        """Wait in the background for the answer to a begin or attach, and try another host where none comes."""
-
-    def session_returns(self, session: SessionCore, error: AmqpError | None) -> bool:
-        """Return whether a session that ended so is begun again."""
-
-    def session_lost(self, session: SessionCore) -> None:
-        """Begin a session again later: it is interrupted, by itself or with the connection."""
-
-    def session_restored(self, session: SessionCore) -> None:
-        """Record that a session is begun again."""
-
-    def session_over(self, session: SessionCore) -> None:
-        """Forget a session."""
-
-    def link_returns(self, link: LinkCore, error: AmqpError | None, *, unresumed: bool) -> bool:
-        """Return whether a link that ended so is attached again; `unresumed`: without its deliveries."""
-
-    def refused_to_resume(self, link: LinkCore, error: AmqpError | None) -> bool:
-        """Return whether a link has ended because it was to be resumed."""
-
-    def link_lost(self, link: LinkCore, error: AmqpError | None, *, unresumed: bool) -> None:
-        """Attach a link again later: it is interrupted, by itself, or with its session or the connection."""
-
-    def link_restored(self, link: LinkCore) -> None:
-        """Record that a link is attached again."""
-
-    def link_over(self, link: LinkCore) -> None:
-        """Forget a link, and the queue that goes with its last consumer."""
-
-    def resume_again(self, link: LinkCore, left: int) -> bool:
-        """Return whether to resume once more what could not be resumed at once; `left`: deliveries still to do."""
-
-    def restore_link(self, link: LinkCore) -> None:
-        """Attach a link again, if it is time for that."""
-
-
-class TokenKeeper(ABC):
-    """What renews the connection's tokens, as it and its links know it; one without `tokens` has none."""
-
-    async def login(self, endpoint: Endpoint) -> tuple[Mechanism, ...] | None:
-        """Return the mechanisms to log in by with a token; None: those of the connection's other settings.
-
-        Raises:
-            AuthenticationFailed: no token could be had.
-        """
-        return None
-
-    async def admit(self, link: LinkCore) -> bool:
-        """Wait until the peer has the token that a link needs; return whether it had it before.
-
-        Raises:
-            AuthenticationFailed: the provider gives no token, or the peer refuses it.
-            InsecureTransport: others could read it on the way.
-            Unsupported: the dialect has no way to say it.
-        """
-        return False
-
-    async def put_anew(self, link: LinkCore) -> bool:
-        """Give the peer another token for a link, as it may have dropped the one before; return whether it has it."""
-        return False
-
-    def admits(self, link: LinkCore) -> bool:
-        """Return whether the peer has the token that a link needs; the keeper restores the link when that is so."""
-        return True
-
-    @property
-    @abstractmethod
-    def seconds_left(self) -> float | None:
-        """Seconds until the first token expires; None if no token expires."""
-
-    @abstractmethod
-    def connected(self) -> None:
-        """Keep the peer supplied: the connection is open."""
-
-    @abstractmethod
-    def explained(self, error: AmqpError | None, link: LinkCore | None = None) -> AmqpError | None:
-        """Return why the connection, or a link, ended: that a token ran out, where the error is its consequence."""
-
-
-class Restorable(Protocol):
-    """A session or link, as what restores it after a loss sees it; see `Lifecycle`."""
-
-    connection: ConnectionCore
-    kind: str
-    open: bool
-    established: bool
-    interrupted: bool
-    closed: bool
-    over: bool
-    awaiting_peer: bool
-    generation: int
-    loss: AmqpError | None
-    cause: AmqpError | None
-
-    def described(self) -> str: ...
-
-    def state_in_words(self) -> str: ...
-
-    def gone(self) -> Exception: ...
-
-    def lost(self) -> Exception: ...
-
-    def interrupt(self, error: AmqpError | None) -> None: ...
-
-    def end_for_good(self, error: AmqpError | None) -> None: ...
-
-    def restore(self) -> None:
-        """Begin or attach again; what is above it is there."""
-
-    async def ready(self) -> None: ...
-
-    async def until(self, condition: Callable[[], bool]) -> None: ...
-
-
-class LinkCore(Restorable, Protocol):
-    """A link, as its session, its connection, the restorer and its deliveries know it.
-
-    Attributes:
-        face: what the user holds.
-        connection: the one on which it comes back; a redirect may change it.
-        terms: what our attach says, or said last.
-        session: the one on which it is attached, or being attached, or to be attached again.
-        restorable: it is attached again after a loss.
-        ever_attached: it was attached.
-        detach_sent: our detach is out.
-        resuming: it was attached last, or is being attached, with its deliveries (§2.6.13).
-        may_resume: the peer keeps them while the link is not attached, as far as is known.
-        stray_attaches: attaches on connections that were lost before the answer: the peer may see them yet.
-        pending: deliveries of the link that was lost, as long as it is not restored.
-        store: where a later connection finds what is unsettled.
-        wake: asks for the engine's output to be written soon.
-    """
-
-    face: Any
-    terms: LinkTerms
-    session: SessionCore | None
-    restorable: bool
-    ever_attached: bool
-    detach_sent: bool
-    resuming: bool
-    may_resume: bool
-    stray_attaches: int
-    pending: list[Any]
-    store: LinkStore | None
-    wake: Callable[[], None]
-
-    @property
-    def name(self) -> str:
-        """The link's name."""
-
-    @property
-    def remote(self) -> LinkTerms:
-        """What the peer said in its attach."""
-
-    @property
-    def terminus(self) -> Source | Target | Coordinator | None:
-        """The terminus at the peer, as our attach asks for it: a sender's target, a receiver's source."""
-
-    @property
-    def engine_link(self) -> EngineLink | None:
-        """The engine's link; None before it is attached."""
-
-    @property
-    def unsettled(self) -> int:
-        """How many deliveries are not settled at both ends."""
-
-    def use_transport(self) -> None:
-        """Write by the transport that is there now: the session is on another one."""
-
-    def has_unfinished_work(self) -> bool:
-        """Return whether an interrupted link has work for which closing waits until it is restored."""
-
-    def outlives_link(self) -> bool:
-        """Return whether the terminus at the peer is meant to outlive the link, as a durable subscription is."""
-
-    def detach(self, closed: bool) -> None:
-        """Send the detach."""
-
-    async def leave(self, closed: bool, deadline: float | None = None) -> None:
-        """Finish, detach and wait for the answer: shielded, and until the deadline at most, if one is given."""
-
-
-class SessionCore(Restorable, Protocol):
-    """A session, as its connection, its links and the restorer know it.
-
-    Attributes:
-        connection: the one on which it comes back.
-        coordinator_link: what `_transactions` keeps of its link to the coordinator.
-    """
-
-    parent: SessionCore | None
-    begun: bool
-    end_sent: bool
-    refused_to_resume: bool
-    coordinator_link: object
-
-    async def __aenter__(self) -> Self:
-        """Begin the session."""
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the session."""
-
-    @property
-    def remote(self) -> SessionTerms:
-        """What the peer said in its begin."""
-
-    @property
-    def links(self) -> list[LinkCore]: ...
-
-    @property
-    def in_engine(self) -> EngineSession: ...
-
-    @property
-    def suspended(self) -> bool:
-        """Its transport is lost, and nothing else: it goes on where it was when it is resumed."""
-
-    def begin(self) -> None:
-        """Send the begin; links may attach at once."""
-
-    def resume(self) -> None:
-        """Go on: the connection is back."""
-
-    def for_one(self, link: LinkCore) -> SessionCore:
-        """Return a session for one link of this one, to be begun as one that was lost."""
-
-    def link_over(self) -> None:
-        """End the session if it was begun for a link that is over."""
-
-    async def request(self, request: Request[R]) -> R:
-        """Ask the peer as `ask`; with `reconnect`, what is declared so is declared again."""
-
-    async def ask(self, request: Request[R]) -> R:
-        """Ask the peer for what AMQP 1.0 has no word for."""
-
-    def add_sender(self, sender: LinkCore, on_window: Callable[[], None]) -> None:
-        """Note what to call for a sender when the peer's window opens."""
-
-    def remove_sender(self, sender: LinkCore) -> None: ...
-
-    def end(self) -> None: ...
-
-    async def leave(self, deadline: float) -> None: ...
 
 
 class ConnectionCore(Lifecycle, ABC):
@@ -491,3 +224,270 @@ class ConnectionCore(Lifecycle, ABC):
         """
         if self.pump is not None:
             await self.pump.drained()
+
+
+class Restorable(Protocol):
+    """A session or link, as what restores it after a loss sees it; see `Lifecycle`."""
+
+    connection: ConnectionCore
+    kind: str
+    open: bool
+    established: bool
+    interrupted: bool
+    closed: bool
+    over: bool
+    awaiting_peer: bool
+    generation: int
+    loss: AmqpError | None
+    cause: AmqpError | None
+
+    def described(self) -> str: ...
+
+    def state_in_words(self) -> str: ...
+
+    def gone(self) -> Exception: ...
+
+    def lost(self) -> Exception: ...
+
+    def interrupt(self, error: AmqpError | None) -> None: ...
+
+    def end_for_good(self, error: AmqpError | None) -> None: ...
+
+    def restore(self) -> None:
+        """Begin or attach again; what is above it is there."""
+
+    async def ready(self) -> None: ...
+
+    async def until(self, condition: Callable[[], bool]) -> None: ...
+
+
+class LinkCore(Restorable, Protocol):
+    """A link, as its session, its connection, the restorer and its deliveries know it.
+
+    Attributes:
+        face: what the user holds.
+        connection: the one on which it comes back; a redirect may change it.
+        terms: what our attach says, or said last.
+        session: the one on which it is attached, or being attached, or to be attached again.
+        restorable: it is attached again after a loss.
+        ever_attached: it was attached.
+        detach_sent: our detach is out.
+        resuming: it was attached last, or is being attached, with its deliveries (§2.6.13).
+        may_resume: the peer keeps them while the link is not attached, as far as is known.
+        stray_attaches: attaches on connections that were lost before the answer: the peer may see them yet.
+        pending: deliveries of the link that was lost, as long as it is not restored.
+        store: where a later connection finds what is unsettled.
+        wake: asks for the engine's output to be written soon.
+    """
+
+    face: Any
+    terms: LinkTerms
+    session: SessionCore | None
+    restorable: bool
+    ever_attached: bool
+    detach_sent: bool
+    resuming: bool
+    may_resume: bool
+    stray_attaches: int
+    pending: list[Any]
+    store: LinkStore | None
+    wake: Callable[[], None]
+
+    @property
+    def name(self) -> str:
+        """The link's name."""
+
+    @property
+    def remote(self) -> LinkTerms:
+        """What the peer said in its attach."""
+
+    @property
+    def terminus(self) -> Source | Target | Coordinator | None:
+        """The terminus at the peer, as our attach asks for it: a sender's target, a receiver's source."""
+
+    @property
+    def engine_link(self) -> EngineLink | None:
+        """The engine's link; None before it is attached."""
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries are not settled at both ends."""
+
+    def use_transport(self) -> None:
+        """Write by the transport that is there now: the session is on another one."""
+
+    def has_unfinished_work(self) -> bool:
+        """Return whether an interrupted link has work for which closing waits until it is restored."""
+
+    def outlives_link(self) -> bool:
+        """Return whether the terminus at the peer is meant to outlive the link, as a durable subscription is."""
+
+    def detach(self, closed: bool) -> None:
+        """Send the detach."""
+
+    async def leave(self, closed: bool, deadline: float | None = None) -> None:
+        """Finish, detach and wait for the answer: shielded, and until the deadline at most, if one is given."""
+
+
+class SessionCore(Restorable, Protocol):
+    """A session, as its connection, its links and the restorer know it.
+
+    Attributes:
+        connection: the one on which it comes back.
+        coordinator_link: what `_transactions` keeps of its link to the coordinator.
+    """
+
+    parent: SessionCore | None
+    begun: bool
+    end_sent: bool
+    refused_to_resume: bool
+    coordinator_link: object
+
+    async def __aenter__(self) -> Self:
+        """Begin the session."""
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the session."""
+
+    @property
+    def remote(self) -> SessionTerms:
+        """What the peer said in its begin."""
+
+    @property
+    def links(self) -> list[LinkCore]: ...
+
+    @property
+    def in_engine(self) -> EngineSession: ...
+
+    @property
+    def suspended(self) -> bool:
+        """Its transport is lost, and nothing else: it goes on where it was when it is resumed."""
+
+    def begin(self) -> None:
+        """Send the begin; links may attach at once."""
+
+    def resume(self) -> None:
+        """Go on: the connection is back."""
+
+    def for_one(self, link: LinkCore) -> SessionCore:
+        """Return a session for one link of this one, to be begun as one that was lost."""
+
+    def link_over(self) -> None:
+        """End the session if it was begun for a link that is over."""
+
+    async def request(self, request: Request[R]) -> R:
+        """Ask the peer as `ask`; with `reconnect`, what is declared so is declared again."""
+
+    async def ask(self, request: Request[R]) -> R:
+        """Ask the peer for what AMQP 1.0 has no word for."""
+
+    def add_sender(self, sender: LinkCore, on_window: Callable[[], None]) -> None:
+        """Note what to call for a sender when the peer's window opens."""
+
+    def remove_sender(self, sender: LinkCore) -> None: ...
+
+    def end(self) -> None: ...
+
+    async def leave(self, deadline: float) -> None: ...
+
+
+class Recovery(Protocol):
+    """What sessions and links ask of the restorer; a connection without `reconnect` has none.
+
+    Attributes:
+        settings: the user's.
+        sessions: those that are to be there, in order of beginning.
+    """
+
+    settings: Reconnect
+    sessions: dict[SessionCore, None]
+
+    async def standing(self) -> None:
+        """Wait while queues, exchanges and bindings are declared again."""
+
+    def declared(self, session: SessionCore, request: Request[Any], answer: Any) -> None:
+        """Record a request that was done."""
+
+    def undeclared(self, request: Request[Any]) -> None:
+        """Forget what a request deletes: it was done, or may have been."""
+
+    def expect_answer(self, owner: Restorable) -> None:
+        """Wait in the background for the answer to a begin or attach, and try another host where none comes."""
+
+    def session_returns(self, session: SessionCore, error: AmqpError | None) -> bool:
+        """Return whether a session that ended so is begun again."""
+
+    def session_lost(self, session: SessionCore) -> None:
+        """Begin a session again later: it is interrupted, by itself or with the connection."""
+
+    def session_restored(self, session: SessionCore) -> None:
+        """Record that a session is begun again."""
+
+    def session_over(self, session: SessionCore) -> None:
+        """Forget a session."""
+
+    def link_returns(self, link: LinkCore, error: AmqpError | None, *, unresumed: bool) -> bool:
+        """Return whether a link that ended so is attached again; `unresumed`: without its deliveries."""
+
+    def refused_to_resume(self, link: LinkCore, error: AmqpError | None) -> bool:
+        """Return whether a link has ended because it was to be resumed."""
+
+    def link_lost(self, link: LinkCore, error: AmqpError | None, *, unresumed: bool) -> None:
+        """Attach a link again later: it is interrupted, by itself, or with its session or the connection."""
+
+    def link_restored(self, link: LinkCore) -> None:
+        """Record that a link is attached again."""
+
+    def link_over(self, link: LinkCore) -> None:
+        """Forget a link, and the queue that goes with its last consumer."""
+
+    def resume_again(self, link: LinkCore, left: int) -> bool:
+        """Return whether to resume once more what could not be resumed at once; `left`: deliveries still to do."""
+
+    def restore_link(self, link: LinkCore) -> None:
+        """Attach a link again, if it is time for that."""
+
+
+class TokenKeeper(ABC):
+    """What renews the connection's tokens, as it and its links know it; one without `tokens` has none."""
+
+    async def login(self, endpoint: Endpoint) -> tuple[Mechanism, ...] | None:
+        """Return the mechanisms to log in by with a token; None: those of the connection's other settings.
+
+        Raises:
+            AuthenticationFailed: no token could be had.
+        """
+        return None
+
+    async def admit(self, link: LinkCore) -> bool:
+        """Wait until the peer has the token that a link needs; return whether it had it before.
+
+        Raises:
+            AuthenticationFailed: the provider gives no token, or the peer refuses it.
+            InsecureTransport: others could read it on the way.
+            Unsupported: the dialect has no way to say it.
+        """
+        return False
+
+    async def put_anew(self, link: LinkCore) -> bool:
+        """Give the peer another token for a link, as it may have dropped the one before; return whether it has it."""
+        return False
+
+    def admits(self, link: LinkCore) -> bool:
+        """Return whether the peer has the token that a link needs; the keeper restores the link when that is so."""
+        return True
+
+    @property
+    @abstractmethod
+    def seconds_left(self) -> float | None:
+        """Seconds until the first token expires; None if no token expires."""
+
+    @abstractmethod
+    def connected(self) -> None:
+        """Keep the peer supplied: the connection is open."""
+
+    @abstractmethod
+    def explained(self, error: AmqpError | None, link: LinkCore | None = None) -> AmqpError | None:
+        """Return why the connection, or a link, ended: that a token ran out, where the error is its consequence."""
