@@ -10,15 +10,15 @@ from ._environment import SessionWorkerSettings as SessionWorkerSettings
 from ._environment import WorkerSettings as WorkerSettings
 from ._environment import session_worker_from_environment as session_worker_from_environment
 from ._environment import worker_from_environment as worker_from_environment
+from ._handlers import BatchHandler as BatchHandler
+from ._handlers import Handler as Handler
 from ._policy import DeadLetter as DeadLetter
 from ._policy import Decision as Decision
 from ._policy import Retries as Retries
 from ._policy import Retry as Retry
 from ._sessions import SessionHandler as SessionHandler
 from ._sessions import SessionWorker as SessionWorker
-from ._worker import BatchHandler as BatchHandler
 from ._worker import DelayBy as DelayBy
-from ._worker import Handler as Handler
 from ._worker import Worker as Worker
 
 __all__ = (

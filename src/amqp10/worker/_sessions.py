@@ -19,17 +19,19 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from .._arguments import check_type, checked
-from .._calls import Ungrouped, in_thread
+from .._arguments import check_range, check_type, checked
+from .._calls import Ungrouped
 from .._service import Service, ServiceBlock
 from ..client import Connection
-from ..client.internals import is_transient, restores
+from ..client.internals import MAX_CREDIT, is_transient, restores
 from ..errors import AmqpError, ConnectionLost, EndpointError
 from ..messaging import Message, Outcome
-from ..net import backoff, visible
+from ..net import backoff
+from ._handlers import Handler, HandlerCall
 from ._locks import Locks, locks_of_session
+from ._notices import Notices
 from ._policy import Retries, described
-from ._worker import DelayBy, Handler, Worker, check_handler, check_waiting, is_coroutine_function
+from ._worker import DelayBy, Worker
 
 if TYPE_CHECKING:
     from ..azure import ServiceBus, ServiceBusSession
@@ -42,8 +44,6 @@ MAX_SESSIONS: Final = 65_536
 
 _ACCEPT: Final = 60.0
 """Seconds that the service may look for a session before the worker asks again."""
-
-_log = logging.getLogger("amqp10.worker")
 
 
 class _OneSession(Worker):
@@ -135,11 +135,10 @@ class SessionWorker(Service):
         from ..azure import ServiceBus  # here, so that other workers start without it
 
         check_type("bus", bus, ServiceBus)
-        check_handler(handler, "the message", "the session")
         if not 1 <= sessions <= MAX_SESSIONS:
             raise ValueError(f"sessions must be in 1..{MAX_SESSIONS}, not {sessions}")
         if prefetch is not None:
-            check_waiting("prefetch", prefetch)
+            check_range("prefetch", prefetch, 1, MAX_CREDIT)
         if not idle_time > 0 or not session_time > 0 or not drain_timeout >= 0:
             shown = f"{idle_time}, {session_time} and {drain_timeout}"
             raise ValueError(
@@ -152,10 +151,9 @@ class SessionWorker(Service):
             )
         if dead_letters is not None and dead_letters == entity:
             raise ValueError(f"dead_letters must be another address than the worker's own, which is {entity!r}")
+        self._handler = HandlerCall(handler, ("the message", "the session"), sessions)
         self._bus = bus
         self._entity, self._subscription = entity, subscription
-        self._handler = handler
-        self._threads = None if is_coroutine_function(handler) else anyio.CapacityLimiter(sessions)
         self._idle_time, self._session_time = idle_time, session_time
         self._settings = {
             "prefetch": prefetch,
@@ -165,6 +163,7 @@ class SessionWorker(Service):
             "drain_timeout": drain_timeout,
             "clock": clock,
         }
+        self._notices = Notices(lambda: self._address)
         self.sessions = sessions
         self._counts = dict.fromkeys(("handled", "retried", "dead_lettered", "locks_lost"), 0)  # of ended workers
         self._workers: dict[Worker, str] = {}  # by the running worker: the id of its session
@@ -256,9 +255,7 @@ class SessionWorker(Service):
             wait.cancel()
 
     def _log_signal(self, number: signal.Signals) -> None:
-        running, held = self.running, self.held
-        text = f"{number.name}: no more sessions are locked; handlers: {running}, held for a retry: {held}"
-        self._notice("worker_stopping", logging.INFO, text, signal=number.name, running=running, held=held)
+        self._notices.stopping(number, "sessions are locked", self.running, self.held)
 
     # The tasks
 
@@ -306,9 +303,7 @@ class SessionWorker(Service):
         async def handle(message: Message) -> Outcome | None:
             nonlocal quiet_since
             try:
-                if self._threads is None:
-                    return await cast("Awaitable[Outcome | None]", self._handler(message, session))
-                return cast("Outcome | None", await in_thread(self._handler, message, session, limiter=self._threads))
+                return cast("Outcome | None", await self._handler(message, session))
             finally:
                 quiet_since = anyio.current_time()
 
@@ -345,17 +340,11 @@ class SessionWorker(Service):
         """Record that a session was lost, or could not be locked."""
         if session_id is None:
             text = f"no session could be locked, and another attempt follows: {error}"
-            self._notice("session_refused", logging.WARNING, text, error=described(error))
+            self._notices.log("session_refused", logging.WARNING, text, error=described(error))
         else:
             self.sessions_lost += 1
             text = f"the session {session_id!r} was lost, and its messages come again: {error}"
-            self._notice("session_lost", logging.WARNING, text, session_id=session_id, error=described(error))
-
-    def _notice(self, event: str, level: int, text: str, **fields: object) -> None:
-        """Log an event; the arguments are those of `Worker._notice`."""
-        address = self._address
-        extra = {f"amqp_{name}": value for name, value in {"event": event, "address": address, **fields}.items()}
-        _log.log(level, "%s", visible(f"{address}: {text}"), extra=extra, stacklevel=2)
+            self._notices.log("session_lost", logging.WARNING, text, session_id=session_id, error=described(error))
 
     @property
     def _address(self) -> str:

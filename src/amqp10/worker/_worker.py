@@ -16,22 +16,21 @@ A message is a `Job` from its receipt until it has an outcome:
 
 from __future__ import annotations
 
-import inspect
 import logging
 import signal
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Literal, Self, cast, overload
+from typing import Any, Final, Literal, Self, overload
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from .._arguments import check_range, checked, counted, without_secrets
-from .._calls import Ungrouped, cancelled_elsewhere, in_thread
+from .._calls import Ungrouped, cancelled_elsewhere
 from .._service import Service, ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
 from ..client.internals import MAX_CREDIT, processing_of, taking_at_once
@@ -45,29 +44,20 @@ from ..errors import (
     Unsupported,
 )
 from ..messaging import ACCEPTED, OUTCOMES, Error, Message, Outcome, Rejected, Released, Source
-from ..messaging.sections import may_hold
-from ..net import visible
 from ..types import Symbol
 from ._delays import (
-    FAILED_ATTEMPTS,
-    MAX_COUNTED,
     ByCopy,
     ByOutcome,
     Delay,
     copy_of,
     failed_annotations,
-    own_message_id,
     scheduled_by,
-    uncounted,
 )
+from ._handlers import BatchHandler, Handler, HandlerCall
+from ._jobs import Job, may_have_failed
 from ._locks import Lock, Locks, is_lost, locks_of
+from ._notices import Notices
 from ._policy import DeadLetter, Retries, Retry, described
-
-Handler = Callable[[Message], Awaitable[Outcome | None] | Outcome | None]
-"""Handles one message. Returns its outcome, or None to accept it."""
-
-BatchHandler = Callable[[list[Message]], Awaitable[Sequence[Outcome | None] | None] | Sequence[Outcome | None] | None]
-"""Handles several messages at once. Returns an outcome, or None, for each, or None to accept all."""
 
 DelayBy = Literal["memory", "broker"]
 """Where a message waits for its retry."""
@@ -77,11 +67,6 @@ DESCRIPTION: Final = Symbol("x-opt-dead-letter-description")
 ATTEMPTS: Final = Symbol("x-opt-dead-letter-attempts")
 """The message annotations of a dead letter that the worker sent."""
 
-_FAILED_ATTEMPTS: Final = FAILED_ATTEMPTS.encode()
-
-_MANY_RELEASED: Final = 100
-"""Released messages in a row that are worth a warning."""
-
 _GONE = (AmqpError, anyio.ClosedResourceError)
 """Errors of an outcome whose link ended or was lost."""
 
@@ -89,38 +74,6 @@ _NOT_SENT = (MessageNotAccepted, DeliveryUncertain, EncodeError, DecodeError)
 """Errors of a copy that leave its link usable. Any other error ends the worker."""
 
 _log = logging.getLogger("amqp10.worker")
-
-
-class Job:
-    """A received message that has no outcome yet."""
-
-    __slots__ = (
-        "broker_count",
-        "delivery",
-        "failures",
-        "failures_on_arrival",
-        "fault",
-        "held",
-        "key",
-        "letter",
-        "lock",
-    )
-
-    def __init__(self, delivery: Delivery) -> None:
-        self.delivery = delivery
-        self.broker_count = 0  # failed attempts counted by the broker: the delivery-count on arrival
-        self.failures_on_arrival = 0  # all failed attempts before the message arrived
-        self.failures = 0  # all failed attempts, before the arrival and here
-        self.fault: Exception | None = None  # why the handler cannot get the message
-        self.letter: DeadLetter | None = None  # a dead letter that could not be sent
-        self.key: Hashable = None
-        self.held = False  # waiting for its retry
-        self.lock: Lock | None = None  # of Service Bus, renewed while the message is here
-
-    @property
-    def attempt(self) -> int:
-        """The number of the current or next attempt; the first is 1."""
-        return self.failures + 1
 
 
 @checked
@@ -254,12 +207,11 @@ class Worker(Service):
         drain_timeout: float = 30.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        check_handler(handler, "the message")
         for name, value in (("concurrency", concurrency), ("max_held", max_held), ("batch_size", batch_size)):
             check_range(name, 1 if value is None else value, 1)
-        check_waiting("concurrency times batch_size", concurrency * (batch_size or 1))
+        check_range("concurrency times batch_size", concurrency * (batch_size or 1), 1, MAX_CREDIT)
         if prefetch is not None:
-            check_waiting("prefetch", prefetch)
+            check_range("prefetch", prefetch, 1, MAX_CREDIT)
         for name, seconds in (("max_wait", max_wait), ("drain_timeout", drain_timeout)):
             check_range(name, seconds, 0)
         if key is not None and (batch_size is not None or delay_by != "memory" or delay_queue is not None):
@@ -273,10 +225,9 @@ class Worker(Service):
         for name, other in (("dead_letters", dead_letters), ("delay_queue", delay_queue)):
             if other is not None and other == own:
                 raise ValueError(f"{name} must be another address than the worker's own, which is {own!r}")
+        self._handler = HandlerCall(handler, ("the message",), concurrency)
         self._connection = connection
         self._address = address
-        self._handler = handler
-        self._threads = None if is_coroutine_function(handler) else anyio.CapacityLimiter(concurrency)
         self.concurrency = concurrency
         self._at_once = concurrency * (batch_size or 1)
         self._prefetch = prefetch
@@ -284,11 +235,12 @@ class Worker(Service):
         self._retries = retries if retries is not None else Retries()
         self._delay_by, self._delay_queue, self._dead_letters = delay_by, delay_queue, dead_letters
         self._key = key
-        self._by_one = key is None and batch_size is None and self._threads is None
+        self._by_one = key is None and batch_size is None and self._handler.threads is None
         self._batch_size, self._max_wait = batch_size, max_wait
         self._max_held = max_held
         self.drain_timeout = drain_timeout
 
+        self._notices = Notices(lambda: self._receiver.address)
         self._locks: Locks | None = None  # on Service Bus
         self._delay: Delay | None = None  # how the broker keeps messages for a retry; None: they are held here
         self._letters: Sender | None = None  # sends dead letters
@@ -298,9 +250,6 @@ class Worker(Service):
         self._idle: deque[anyio.Event] = deque()  # of idle tasks
         self._receiving = False  # a task is in the receiver
         self._wait: anyio.CancelScope | None = None  # the task waits there
-        self._released_in_a_row = 0  # outcomes of the handler, the last of them when `handled` was as follows
-        self._handled_at_release = 0
-        self._warned_of_releases = False
         self._called = 0  # tasks that were woken or started, and do not run yet
         self._block = ServiceBlock("worker", "Worker(...)")
         self._stopping = self._block.stopping
@@ -349,11 +298,11 @@ class Worker(Service):
                     if self.running:
                         text = f"the handlers of {counted(self.running, 'message')} took over {self.drain_timeout:g} s"
                         end = "they are cancelled, the messages released"
-                        if self._threads is not None:
+                        if self._handler.threads is not None:
                             end = (
                                 "nothing can cancel a plain function, so they are waited for; a second signal ends all"
                             )
-                        self._notice("handlers_cancelled", logging.WARNING, f"{text}: {end}", count=self.running)
+                        self._notices.log("handlers_cancelled", logging.WARNING, f"{text}: {end}", count=self.running)
                     self._group.cancel_scope.cancel()
             if self._over is not None:
                 raise self._over
@@ -410,9 +359,7 @@ class Worker(Service):
         self._end()
 
     def _log_signal(self, number: signal.Signals) -> None:
-        running, held = self.running, self.held
-        text = f"{number.name}: no more messages are taken; handlers: {running}, held for a retry: {held}"
-        self._notice("worker_stopping", logging.INFO, text, signal=number.name, running=running, held=held)
+        self._notices.stopping(number, "messages are taken", self.running, self.held)
 
     # The tasks
 
@@ -447,12 +394,12 @@ class Worker(Service):
         """
         if self._idle or self._tasks < self.concurrency:
             self._call_another()
-        if delivery.stale or _may_have_failed(delivery):
+        if delivery.stale or may_have_failed(delivery):
             tried = Job(delivery)
-            self._count_earlier_attempts(tried)
+            tried.count_earlier_attempts()
             await self._handle([tried])
             return
-        handler: Any = self._handler
+        handler = self._handler.function
         job: Job | None = None
         self.running += 1
         try:
@@ -560,7 +507,7 @@ class Worker(Service):
                 job.lock = self._locks.take(delivery)
                 if job.lock is not None:
                     self._group.start_soon(self._keep_locked, job.lock, job)
-            self._count_earlier_attempts(job)
+            job.count_earlier_attempts()
             if self._key is not None and job.fault is None:
                 try:
                     job.key = self._key(delivery.message)
@@ -575,20 +522,6 @@ class Worker(Service):
                 self._keys[job.key] = deque()
                 jobs.append(job)
         return jobs
-
-    @staticmethod
-    def _count_earlier_attempts(job: Job) -> None:
-        """Count the failed attempts before the message arrived."""
-        try:
-            message = job.delivery.message
-            has_header, has_octets = may_hold(message, _FAILED_ATTEMPTS)
-            if has_header:
-                job.broker_count = min(message.delivery_count, MAX_COUNTED)
-            # A search for the octets of its name saves decoding the annotations, mostly in vain.
-            more = uncounted(message) if has_octets else 0
-            job.failures_on_arrival = job.failures = job.broker_count + more
-        except Exception as error:
-            job.fault = error
 
     # Handling
 
@@ -635,7 +568,7 @@ class Worker(Service):
 
     async def _attempt(self, jobs: list[Job]) -> None:
         try:
-            messages = [_message_for_handler(job) for job in jobs]
+            messages = [job.message_for_handler() for job in jobs]
             given = messages if self._batch_size is not None else messages[0]
             processing = processing_of(self._receiver)
             if processing is None:
@@ -670,25 +603,7 @@ class Worker(Service):
         handled_before = self.handled
         self.handled += await self._settle(finished)
         if all(isinstance(outcome, Released) for _, outcome in finished):
-            self._released_again(len(finished), handled_before)
-
-    def _released_again(self, count: int, handled_before: int) -> None:
-        """Warn once if many outcomes in a row were released: such a message arrives again at once, without an end.
-
-        Args:
-            count: the number of messages that were released now.
-            handled_before: `handled` before them.
-        """
-        in_a_row = handled_before == self._handled_at_release  # else other outcomes came between
-        self._released_in_a_row = count + (self._released_in_a_row if in_a_row else 0)
-        self._handled_at_release = self.handled
-        if self._released_in_a_row >= _MANY_RELEASED and not self._warned_of_releases:
-            self._warned_of_releases = True
-            text = (
-                f"the handler released {self._released_in_a_row} messages in a row; a released message comes again at "
-                "once, uncounted and without limit: to try again later, raise Retry(delay=...)"
-            )
-            self._notice("released_again", logging.WARNING, text, count=self._released_in_a_row)
+            self._notices.released(len(finished), handled_before, self.handled)
 
     def _outcomes(self, result: Any, count: int) -> Sequence[Outcome | None]:
         """Return the outcomes that a handler returned for a batch.
@@ -711,17 +626,11 @@ class Worker(Service):
         return outcomes
 
     async def _call(self, given: Any, jobs: list[Job]) -> Any:
-        handler = cast("Callable[[Any], Any]", self._handler)
         if self._locks is not None and self._batch_size is None and (lock := jobs[0].lock) is not None:
             with lock.attempt():  # cancelled when the lock is lost
-                return await self._run_handler(handler, given)
+                return await self._handler(given)
             return None
-        return await self._run_handler(handler, given)
-
-    async def _run_handler(self, handler: Callable[[Any], Any], given: Any) -> Any:
-        if self._threads is None:
-            return await handler(given)
-        return await in_thread(handler, given, limiter=self._threads)
+        return await self._handler(given)
 
     async def _failed(self, job: Job, error: Exception) -> None:
         """Retry, dead-letter or settle a message whose handler raised, as the policy decides."""
@@ -734,7 +643,7 @@ class Worker(Service):
         if isinstance(decision, Retry):
             delay = decision.delay if decision.delay is not None else self._retries.initial_delay
             reason = described(error)
-            self._notice(
+            self._notices.log(
                 *("handler_failed", logging.WARNING),
                 f"attempt {job.attempt} of {self._retries.attempts} failed, the next is in {delay:.3g} s: {reason}",
                 job,
@@ -762,7 +671,7 @@ class Worker(Service):
                 return
             except _NOT_SENT as error:
                 text = f"what is to be tried again is held here: {error}"
-                self._notice("retry_held", logging.WARNING, text, job, error=described(error))
+                self._notices.log("retry_held", logging.WARNING, text, job, error=described(error))
         self._keep(job, delay)
 
     def _keep(self, job: Job, delay: float) -> None:
@@ -844,7 +753,7 @@ class Worker(Service):
         lock.lose()
         self.locks_lost += 1
         text = f"a message comes again, for its lock was lost: {failure}"
-        self._notice("lock_lost", logging.WARNING, text, job, error=described(failure))
+        self._notices.log("lock_lost", logging.WARNING, text, job, error=described(failure))
 
     async def _reject(self, job: Job, outcome: Rejected) -> None:
         """Dead-letter a message for the reason of an outcome."""
@@ -856,7 +765,7 @@ class Worker(Service):
     async def _bury(self, job: Job, letter: DeadLetter, attempts: int, error: Exception | None = None) -> None:
         """Send a message to the dead letters, with the reason; reject it if they have no address."""
         letters = self._letters if not isinstance(job.fault, DecodeError) else None  # malformed: no copy
-        self._notice(
+        self._notices.log(
             *("message_dead_lettered", logging.ERROR, f"dead-lettered: {letter.condition}: {letter.reason}", job),
             exc_info=None if isinstance(error, DeadLetter | Retry) else error,
             attempt=attempts,
@@ -869,7 +778,7 @@ class Worker(Service):
                 await letters.send(copy_of(job.delivery.message, annotations))
         except _NOT_SENT as refused:
             text = f"a dead letter could not be sent: {refused}"
-            self._notice("dead_letter_refused", logging.ERROR, text, job, error=described(refused))
+            self._notices.log("dead_letter_refused", logging.ERROR, text, job, error=described(refused))
             job.letter, job.failures = letter, attempts
             self._keep(job, max(self._retries.max_delay, 1.0))
             return
@@ -898,107 +807,8 @@ class Worker(Service):
         """Log that an outcome was lost with the link: the broker delivers the message again, here or elsewhere."""
         level = logging.INFO if isinstance(error, StaleDelivery) else logging.WARNING
         text = f"a message comes again, for its outcome cannot be told: {error}"
-        self._notice("outcome_lost", level, text, job, error=described(error))
-
-    def _notice(
-        self,
-        event: str,
-        level: int,
-        text: str,
-        job: Job | None = None,
-        *,
-        exc_info: Exception | None = None,
-        **fields: object,
-    ) -> None:
-        """Log an event, with the address and the message-id.
-
-        Args:
-            event: the name of the event, the record's attribute `amqp_event`.
-            text: text for people. Control characters are escaped, because parts of it come from others.
-            job: the message that the event is about.
-            exc_info: the exception whose traceback is shown.
-            fields: further attributes of the record, without their prefix `amqp_`.
-        """
-        if not _log.isEnabledFor(level):
-            return
-        address = self._receiver.address
-        fields = {"event": event, "address": address} | fields
-        where = f"{address}: "
-        if job is not None:
-            fields["message_id"] = message_id = _id_of(job)
-            where += "" if message_id is None else f"message {message_id}: "
-        extra = {f"amqp_{name}": value for name, value in fields.items()}
-        _log.log(level, "%s", visible(where + text), extra=extra, exc_info=exc_info, stacklevel=2)
+        self._notices.log("outcome_lost", level, text, job, error=described(error))
 
     def __repr__(self) -> str:
         address = self._address.address if isinstance(self._address, Source) else self._address
         return f"<Worker on {address!r}: {self.running} running, {self.held} held, {self.handled} handled>"
-
-
-def check_waiting(name: str, count: int) -> None:
-    """Check that `count` can be a link's credit (§2.6.7).
-
-    Args:
-        name: the name of the argument.
-
-    Raises:
-        ValueError: `count` is out of range.
-    """
-    check_range(name, count, 1, MAX_CREDIT)
-
-
-def check_handler(handler: Any, *given: str) -> None:
-    """Check that a handler is a function that takes its arguments.
-
-    Args:
-        given: the arguments, in words.
-
-    Raises:
-        TypeError: it is not, or does not.
-    """
-    takes, shown = " and ".join(given), without_secrets(handler)
-    if not callable(handler):
-        raise TypeError(f"handler must be a function that takes {takes}, such as `async def`, not {shown}")
-    try:
-        signature = inspect.signature(handler)
-    except ValueError:
-        return  # a function in C may have no signature
-    try:
-        signature.bind(*given)
-    except TypeError as error:
-        count = "one argument" if len(given) == 1 else f"{len(given)} arguments"
-        reason = f"handler is called with {count}, {takes}; {shown} takes {signature}"
-        raise TypeError(reason) from error
-
-
-def _may_have_failed(delivery: Delivery) -> bool:
-    """Return whether a message failed before, or is malformed. `Worker._count_earlier_attempts` says how often."""
-    message = delivery.message
-    try:
-        has_header, has_octets = may_hold(message, _FAILED_ATTEMPTS)
-        return has_octets or (has_header and message.delivery_count > 0)
-    except DecodeError:
-        return True
-
-
-def _id_of(job: Job) -> str | None:
-    """Return the message-id as text; None if it is missing or malformed."""
-    try:
-        message_id = job.delivery.message.message_id
-    except DecodeError:
-        return None
-    return None if message_id is None else str(message_id)
-
-
-def _message_for_handler(job: Job) -> Message:
-    """Return the message for the handler, with all failed attempts in its delivery-count."""
-    message = job.delivery.message
-    if job.failures != job.broker_count:
-        message.delivery_count = job.failures
-        message.message_id = own_message_id(message)
-    return message
-
-
-def is_coroutine_function(handler: Any) -> bool:
-    """Return whether a handler must be awaited, and so needs no thread."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
