@@ -12,7 +12,6 @@ from ..engine import Request, SessionOwner, SessionTerms
 from ..errors import AmqpError, LocalProtocolError, RequestRefused
 from ._core.close_deadline import leave_all, shielded_until
 from ._core.connection import ConnectionCore, LinkCore, SessionCore
-from ._core.lifecycle import Lifecycle
 from ._core.states import State, Step
 from ._errors import fresh
 from ._factory import LinkFactory
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class ClientSession(Lifecycle, SessionOwner):
+class ClientSession(SessionCore, SessionOwner):
     """The core of a session: how it begins, is restored and ends."""
 
     def __init__(self, connection: ConnectionCore, terms: SessionTerms, *, restorable: bool = True) -> None:
@@ -40,9 +39,6 @@ class ClientSession(Lifecycle, SessionOwner):
         self.end_sent: bool = False  # our end is out
         self.coordinator_link: object = None
         self.refused_to_resume: bool = False  # it may have ended because a link of it was to be resumed
-
-    def check_loop(self) -> None:
-        self.connection.check_loop()
 
     # Beginning
 
@@ -70,7 +66,6 @@ class ClientSession(Lifecycle, SessionOwner):
             self.end()
 
     def begin(self) -> None:
-        """Send the begin; links may attach at once."""
         self.enter()
         self.connection.close_deadlines.interrupted()
         if not self.connection.established:
@@ -91,11 +86,9 @@ class ClientSession(Lifecycle, SessionOwner):
 
     @property
     def suspended(self) -> bool:
-        """Its transport is lost, and nothing else: it goes on where it was when it is resumed."""
         return self._engine_session is not None and self._engine_session.suspended
 
     def resume(self) -> None:
-        """Go on: the connection is back."""
         assert self._engine_session is not None
         try:
             self.connection.in_engine.resume(self._engine_session)
@@ -128,7 +121,6 @@ class ClientSession(Lifecycle, SessionOwner):
         self.changed()
 
     def for_one(self, link: LinkCore) -> ClientSession:
-        """Return a session for one link of this one, to be begun as one that was lost."""
         session = ClientSession(self.connection, self._terms)
         session.parent = self
         session.begun = True
@@ -137,7 +129,6 @@ class ClientSession(Lifecycle, SessionOwner):
         return session
 
     def link_over(self) -> None:
-        """End the session if it was begun for a link that is over."""
         if self.parent is None or self.over:
             return
         if self.open:
@@ -156,11 +147,6 @@ class ClientSession(Lifecycle, SessionOwner):
 
     @property
     def in_engine(self) -> EngineSession:
-        """The engine's session; links attach to it.
-
-        Raises:
-            LocalProtocolError: there is no session yet.
-        """
         if self._engine_session is None:
             raise self.gone()
         return self._engine_session
@@ -173,15 +159,6 @@ class ClientSession(Lifecycle, SessionOwner):
         return remote
 
     async def request(self, request: Request[R]) -> R:
-        """Ask the peer for what AMQP 1.0 has no word for; with `reconnect`, what is declared so is declared again.
-
-        Raises:
-            Unsupported: the dialect has no such request; nothing was written.
-            RequestRefused: the peer's answer is no.
-            SessionEnded, ConnectionClosed, ConnectionLost: no answer came, and it may have been done.
-
-        Cancelling: it may have been done.
-        """
         recovery = self.connection.recovery
         if recovery is None:
             return await self.ask(request)
@@ -209,7 +186,6 @@ class ClientSession(Lifecycle, SessionOwner):
     # Window
 
     def add_sender(self, sender: LinkCore, on_window: Callable[[], None]) -> None:
-        """Note a sender that is to hear of the window."""
         self._senders[sender] = on_window
 
     def remove_sender(self, sender: LinkCore) -> None:
@@ -251,7 +227,6 @@ class ClientSession(Lifecycle, SessionOwner):
 
     @property
     def links(self) -> list[LinkCore]:
-        """Those that are attached on it, or being attached, or interrupted; and those of it that are on one apart."""
         return [link for link, on in self.connection.links.items() if on is self or on.parent is self]
 
     def _forget(self) -> None:

@@ -226,47 +226,28 @@ class ConnectionCore(Lifecycle, ABC):
             await self.pump.drained()
 
 
-class Restorable(Protocol):
-    """A session or link, as what restores it after a loss sees it; see `Lifecycle`."""
+class Restorable(Lifecycle, ABC):
+    """A session or link, as what restores it after a loss sees it.
+
+    Attributes:
+        connection: the one on which it comes back; a redirect may change that of a link.
+    """
 
     connection: ConnectionCore
-    kind: str
-    open: bool
-    established: bool
-    interrupted: bool
-    closed: bool
-    over: bool
-    awaiting_peer: bool
-    generation: int
-    loss: AmqpError | None
-    cause: AmqpError | None
 
-    def described(self) -> str: ...
+    def check_loop(self) -> None:
+        self.connection.check_loop()
 
-    def state_in_words(self) -> str: ...
-
-    def gone(self) -> Exception: ...
-
-    def lost(self) -> Exception: ...
-
-    def interrupt(self, error: AmqpError | None) -> None: ...
-
-    def end_for_good(self, error: AmqpError | None) -> None: ...
-
+    @abstractmethod
     def restore(self) -> None:
         """Begin or attach again; what is above it is there."""
 
-    async def ready(self) -> None: ...
 
-    async def until(self, condition: Callable[[], bool]) -> None: ...
-
-
-class LinkCore(Restorable, Protocol):
+class LinkCore(Restorable):
     """A link, as its session, its connection, the restorer and its deliveries know it.
 
     Attributes:
         face: what the user holds.
-        connection: the one on which it comes back; a redirect may change it.
         terms: what our attach says, or said last.
         session: the one on which it is attached, or being attached, or to be attached again.
         restorable: it is attached again after a loss.
@@ -296,44 +277,57 @@ class LinkCore(Restorable, Protocol):
     @property
     def name(self) -> str:
         """The link's name."""
+        return self.terms.name
 
     @property
+    @abstractmethod
     def remote(self) -> LinkTerms:
-        """What the peer said in its attach."""
+        """What the peer said in its attach; while the link is attached anew, in the one before.
+
+        Raises:
+            LocalProtocolError: the link is not attached yet.
+        """
 
     @property
     def terminus(self) -> Source | Target | Coordinator | None:
         """The terminus at the peer, as our attach asks for it: a sender's target, a receiver's source."""
+        return self.terms.target if self.kind == "sender" else self.terms.source
 
     @property
+    @abstractmethod
     def engine_link(self) -> EngineLink | None:
         """The engine's link; None before it is attached."""
 
     @property
+    @abstractmethod
     def unsettled(self) -> int:
         """How many deliveries are not settled at both ends."""
 
+    @abstractmethod
     def use_transport(self) -> None:
         """Write by the transport that is there now: the session is on another one."""
 
+    @abstractmethod
     def has_unfinished_work(self) -> bool:
         """Return whether an interrupted link has work for which closing waits until it is restored."""
 
+    @abstractmethod
     def outlives_link(self) -> bool:
         """Return whether the terminus at the peer is meant to outlive the link, as a durable subscription is."""
 
+    @abstractmethod
     def detach(self, closed: bool) -> None:
         """Send the detach."""
 
+    @abstractmethod
     async def leave(self, closed: bool, deadline: float | None = None) -> None:
         """Finish, detach and wait for the answer: shielded, and until the deadline at most, if one is given."""
 
 
-class SessionCore(Restorable, Protocol):
+class SessionCore(Restorable):
     """A session, as its connection, its links and the restorer know it.
 
     Attributes:
-        connection: the one on which it comes back.
         coordinator_link: what `_transactions` keeps of its link to the coordinator.
     """
 
@@ -343,53 +337,83 @@ class SessionCore(Restorable, Protocol):
     refused_to_resume: bool
     coordinator_link: object
 
+    @abstractmethod
     async def __aenter__(self) -> Self:
         """Begin the session."""
 
+    @abstractmethod
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """End the session."""
 
     @property
+    @abstractmethod
     def remote(self) -> SessionTerms:
         """What the peer said in its begin."""
 
     @property
-    def links(self) -> list[LinkCore]: ...
+    @abstractmethod
+    def links(self) -> list[LinkCore]:
+        """Those that are attached on it, or being attached, or interrupted; and those of it that are on one apart."""
 
     @property
-    def in_engine(self) -> EngineSession: ...
+    @abstractmethod
+    def in_engine(self) -> EngineSession:
+        """The engine's session; links attach to it.
+
+        Raises:
+            LocalProtocolError: there is no session yet.
+        """
 
     @property
+    @abstractmethod
     def suspended(self) -> bool:
         """Its transport is lost, and nothing else: it goes on where it was when it is resumed."""
 
+    @abstractmethod
     def begin(self) -> None:
         """Send the begin; links may attach at once."""
 
+    @abstractmethod
     def resume(self) -> None:
         """Go on: the connection is back."""
 
+    @abstractmethod
     def for_one(self, link: LinkCore) -> SessionCore:
         """Return a session for one link of this one, to be begun as one that was lost."""
 
+    @abstractmethod
     def link_over(self) -> None:
         """End the session if it was begun for a link that is over."""
 
+    @abstractmethod
     async def request(self, request: Request[R]) -> R:
-        """Ask the peer as `ask`; with `reconnect`, what is declared so is declared again."""
+        """Ask the peer for what AMQP 1.0 has no word for; with `reconnect`, what is declared so is declared again.
 
+        Raises:
+            Unsupported: the dialect has no such request; nothing was written.
+            RequestRefused: the peer's answer is no.
+            SessionEnded, ConnectionClosed, ConnectionLost: no answer came, and it may have been done.
+
+        Cancelling: it may have been done.
+        """
+
+    @abstractmethod
     async def ask(self, request: Request[R]) -> R:
-        """Ask the peer for what AMQP 1.0 has no word for."""
+        """Ask as `request`, once."""
 
+    @abstractmethod
     def add_sender(self, sender: LinkCore, on_window: Callable[[], None]) -> None:
         """Note what to call for a sender when the peer's window opens."""
 
+    @abstractmethod
     def remove_sender(self, sender: LinkCore) -> None: ...
 
+    @abstractmethod
     def end(self) -> None: ...
 
+    @abstractmethod
     async def leave(self, deadline: float) -> None: ...
 
 

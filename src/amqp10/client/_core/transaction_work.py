@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
@@ -12,12 +13,14 @@ from .connection import LinkCore
 TransactionState = Literal["new", "active", "ending", "committed", "rolled-back", "in-doubt"]
 
 
-class AcquiringReceiver(LinkCore, Protocol):
+class AcquiringReceiver(LinkCore):
     """A receiver that can acquire messages as part of a transaction (§4.4.3)."""
 
+    @abstractmethod
     async def stop_acquiring(self) -> None:
         """Ask the peer to stop sending before the transaction ends: later messages might not belong to it."""
 
+    @abstractmethod
     def acquired_in(self, transaction: TransactionCore) -> None:
         """Stop acquiring: the transaction is over. After a rollback the peer has the acquired messages again."""
 

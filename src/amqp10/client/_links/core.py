@@ -7,7 +7,7 @@ Sender, Receiver    Link        what users hold (`link.py`)
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,11 @@ import anyio
 
 from ...engine import LinkOwner, LinkTerms
 from ...errors import AmqpError, ConnectionClosed, LinkDetached, SessionEnded, Unsupported
-from ...messaging import NEWEST_CONNECTION, Coordinator, Source, Target, outlives_connection, outlives_link
+from ...messaging import NEWEST_CONNECTION, Source, Target, outlives_connection, outlives_link
 from ...types import UInt
 from .._connecting.policy import is_unrelated_to_resume
 from .._core.close_deadline import shielded_until
-from .._core.connection import ConnectionCore, SessionCore
-from .._core.lifecycle import Lifecycle
+from .._core.connection import ConnectionCore, LinkCore, SessionCore
 from .._core.states import State, Step
 from .events import LinkInterrupted, LinkLost, LinkRestored
 from .link import Link
@@ -35,11 +34,10 @@ if TYPE_CHECKING:
 ANSWER_SHARE = 0.25
 
 
-class ClientLink(Lifecycle, LinkOwner, ABC):
-    """The core of a sender or receiver: how it is attached, restored after a loss, and left. See also `LinkCore`.
+class ClientLink(LinkCore, LinkOwner):
+    """The core of a sender or receiver: how it is attached, restored after a loss, and left.
 
     Attributes:
-        face: what the user holds.
         on_session: the session that it was made on; None: it takes the connection's default session.
         answered: what the peer said in the last attach that it answered; None: it has answered none.
     """
@@ -94,44 +92,12 @@ class ClientLink(Lifecycle, LinkOwner, ABC):
         self._leave_running = False
         self._resume_refused = False  # the peer took no deliveries of an earlier connection
 
-    @property
-    def name(self) -> str:
-        """The link's name."""
-        return self.terms.name
-
-    @property
-    def terminus(self) -> Source | Target | Coordinator | None:
-        """The terminus at the peer, as our attach asks for it: a sender's target, a receiver's source."""
-        return self.terms.target if self.kind == "sender" else self.terms.source
-
-    @property
-    @abstractmethod
-    def engine_link(self) -> EngineLink | None:
-        """The engine's link; None before it is attached."""
-
-    @property
-    @abstractmethod
-    def unsettled(self) -> int:
-        """How many deliveries are not settled at both ends."""
-
-    @abstractmethod
-    def has_unfinished_work(self) -> bool:
-        """Return whether an interrupted link has work for which closing waits until it is restored."""
-
-    def check_loop(self) -> None:
-        self.connection.check_loop()
-
     def described(self) -> str:
         address = getattr(self.terminus, "address", None)
         return f"{address!r:.200} (link {self.name!r:.100}) on {self.connection.where}"
 
     @property
     def remote(self) -> LinkTerms:
-        """What the peer said in its attach; while the link is attached anew, in the one before.
-
-        Raises:
-            LocalProtocolError: the link is not attached yet.
-        """
         link = self.engine_link
         answer = link.remote if link is not None and link.remote is not None else self.answered
         if answer is None:

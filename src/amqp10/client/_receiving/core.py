@@ -24,7 +24,7 @@ from ...messaging import (
     unapplied_filters,
 )
 from ...types import Symbol, encode
-from .._core.transaction_work import TransactionCore
+from .._core.transaction_work import AcquiringReceiver, TransactionCore
 from .._links.core import ClientLink
 from .._links.events import ReceiverActivity
 from .consumer import YIELD_AFTER_MESSAGES, Consumer
@@ -55,7 +55,7 @@ Processing = Callable[[Sequence[Message]], AbstractContextManager[object]]
 """Makes a block around the handling of deliveries."""
 
 
-class ReceiverCore(ClientLink):
+class ReceiverCore(ClientLink, AcquiringReceiver):
     """The core of a receiver.
 
     Attributes:
