@@ -7,7 +7,7 @@ in place if they are longer, so that nothing is encoded twice or copied through 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -186,75 +186,47 @@ def write_boolean(out: bytearray, value: bool) -> None:
     out.append(0x41 if value else 0x42)
 
 
-def write_ubyte(out: bytearray, value: int) -> None:
-    """Append a ubyte (§1.6)."""
-    try:
-        out += pack_octet(0x50, value)
-    except struct.error:
-        raise _out_of_range("ubyte", value) from None
+def _fixed_writer(name: str, code: int, pack: Callable[[int, int], bytes]) -> Writer:
+    """Return the writer of a number that always takes the same octets."""
+
+    def write(out: bytearray, value: int) -> None:
+        """Append a number (§1.6)."""
+        try:
+            out += pack(code, value)
+        except struct.error:
+            raise _out_of_range(name, value) from None
+
+    return write
 
 
-def write_ushort(out: bytearray, value: int) -> None:
-    try:
-        out += pack_short(0x60, value)
-    except struct.error:
-        raise _out_of_range("ushort", value) from None
+def _integer_writer(
+    name: str, code: int, pack: Callable[[int, int], bytes], least: int, small: Sequence[bytes] | Mapping[int, bytes]
+) -> Writer:
+    """Return the writer of an integer that may be one of the 256 `small` ones; `least` is the first of these."""
+    beyond = least + 256
+
+    def write(out: bytearray, value: int) -> None:
+        """Append a number (§1.6)."""
+        if least <= value < beyond:
+            out += small[value]
+            return
+        try:
+            out += pack(code, value)
+        except struct.error:
+            raise _out_of_range(name, value) from None
+
+    return write
 
 
-def write_uint(out: bytearray, value: int) -> None:
-    """Append a uint (§1.6)."""
-    if 0 <= value < 256:
-        out += UINT_SMALL[value]
-        return
-    try:
-        out += pack_word(0x70, value)
-    except struct.error:
-        raise _out_of_range("uint", value) from None
-
-
-def write_ulong(out: bytearray, value: int) -> None:
-    """Append a ulong (§1.6)."""
-    if 0 <= value < 256:
-        out += ULONG_SMALL[value]
-        return
-    try:
-        out += pack_long(0x80, value)
-    except struct.error:
-        raise _out_of_range("ulong", value) from None
-
-
-def write_byte(out: bytearray, value: int) -> None:
-    try:
-        out += _pack_signed_octet(0x51, value)
-    except struct.error:
-        raise _out_of_range("byte", value) from None
-
-
-def write_short(out: bytearray, value: int) -> None:
-    try:
-        out += _pack_signed_short(0x61, value)
-    except struct.error:
-        raise _out_of_range("short", value) from None
-
-
-def write_int(out: bytearray, value: int) -> None:
-    if -128 <= value < 128:
-        out += _INT_SMALL[value]
-        return
-    try:
-        out += _pack_signed_word(0x71, value)
-    except struct.error:
-        raise _out_of_range("int", value) from None
-
-
-def write_long(out: bytearray, value: int) -> None:
-    if -128 <= value < 128:
-        out += _LONG_SMALL[value]
-        return
-    try:
-        out += _pack_signed_long(0x81, value)
-    except struct.error:
-        raise _out_of_range("long", value) from None
+write_ubyte: Final = _fixed_writer("ubyte", 0x50, pack_octet)
+write_ushort: Final = _fixed_writer("ushort", 0x60, pack_short)
+write_uint: Final = _integer_writer("uint", 0x70, pack_word, 0, UINT_SMALL)
+write_ulong: Final = _integer_writer("ulong", 0x80, pack_long, 0, ULONG_SMALL)
+write_byte: Final = _fixed_writer("byte", 0x51, _pack_signed_octet)
+write_short: Final = _fixed_writer("short", 0x61, _pack_signed_short)
+write_int: Final = _integer_writer("int", 0x71, _pack_signed_word, -128, _INT_SMALL)
+write_long: Final = _integer_writer("long", 0x81, _pack_signed_long, -128, _LONG_SMALL)
+write_timestamp_ms: Final = _fixed_writer("timestamp", 0x83, _pack_signed_long)
 
 
 def write_float(out: bytearray, value: float) -> None:
@@ -299,13 +271,6 @@ def write_timestamp(out: bytearray, value: datetime) -> None:
     except TypeError:
         raise EncodeError(f"{value!r} has no time zone; a timestamp needs one") from None
     out += _pack_signed_long(0x83, since // _MILLISECOND)
-
-
-def write_timestamp_ms(out: bytearray, value: int) -> None:
-    try:
-        out += _pack_signed_long(0x83, value)
-    except struct.error:
-        raise _out_of_range("timestamp", value) from None
 
 
 def write_uuid(out: bytearray, value: UUID) -> None:

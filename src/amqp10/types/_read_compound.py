@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Callable
 from itertools import repeat
 from typing import Any, Final, cast
 
@@ -41,15 +42,17 @@ def check_compound(data: bytes, at: int, end: int, count: int) -> None:
         raise DecodeError(f"{count} items do not fit into {max(end - at, 0)} octets")
 
 
-@reads(0xC0)
-def _list8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    return _items(data, at + 2, at + 1 + data[at], data[at + 1], room)
+def _compound(code: int, read: Callable[[bytes, int, int, int, list[int]], tuple[Any, int]]) -> None:
+    """Register `read` for a size and count of one octet each, and of four with the constructor `code` + 0x10."""
 
+    def read_narrow(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        return read(data, at + 2, at + 1 + data[at], data[at + 1], room)
 
-@reads(0xD0)
-def _list32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    size, count = unpack_words(data, at)
-    return _items(data, at + 8, at + 4 + size, count, room)
+    def read_wide(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        size, count = unpack_words(data, at)
+        return read(data, at + 8, at + 4 + size, count, room)
+
+    READERS[code], READERS[code + 0x10] = read_narrow, read_wide
 
 
 def _items(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple[Any, int]:
@@ -67,17 +70,6 @@ def _items(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple
         raise DecodeError("the size of a list is not that of its items")
     room[0] += 1
     return items, end
-
-
-@reads(0xC1)
-def _map8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    return _entries(data, at + 2, at + 1 + data[at], data[at + 1], room)
-
-
-@reads(0xD1)
-def _map32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    size, count = unpack_words(data, at)
-    return _entries(data, at + 8, at + 4 + size, count, room)
 
 
 def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple[Any, int]:
@@ -248,17 +240,6 @@ def _checked_map(
 # Array (§1.6.24)
 
 
-@reads(0xE0)
-def _array8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    return _elements(data, at + 2, at + 1 + data[at], data[at + 1], room)
-
-
-@reads(0xF0)
-def _array32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    size, count = unpack_words(data, at)
-    return _elements(data, at + 8, at + 4 + size, count, room)
-
-
 # Elements that are read all at once: the format of `struct`, and the Python type.
 _LAYOUTS: Final[dict[int, tuple[str, type | None]]] = {
     0x60: ("H", UShort),
@@ -324,6 +305,10 @@ def _elements(data: bytes, at: int, end: int, count: int, room: list[int]) -> tu
     room[0] += 1
     return Array(cast("TypeName", name), items, descriptors), end
 
+
+_compound(0xC0, _items)
+_compound(0xC1, _entries)
+_compound(0xE0, _elements)
 
 # Described (§1.2)
 

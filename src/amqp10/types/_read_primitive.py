@@ -214,36 +214,22 @@ def _uuid(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 # Variable width (§1.6.19-21)
 
 
-@reads(0xA0)
-def _binary8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    end = at + 1 + data[at]
-    if end > len(data):
-        raise beyond(end, data)
-    return data[at + 1 : end], end
+def _sized(code: int, python: Callable[[bytes], Any]) -> None:
+    """Register the readers of a type whose length has one octet, and four with the constructor `code` + 0x10."""
 
+    def read(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        end = at + 1 + data[at]
+        if end > len(data):
+            raise beyond(end, data)
+        return python(data[at + 1 : end]), end
 
-@reads(0xB0)
-def _binary32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    end = at + 4 + unpack_word(data, at)[0]
-    if end > len(data):
-        raise beyond(end, data)
-    return data[at + 4 : end], end
+    def read_wide(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        end = at + 4 + unpack_word(data, at)[0]
+        if end > len(data):
+            raise beyond(end, data)
+        return python(data[at + 4 : end]), end
 
-
-@reads(0xA1)
-def _string8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    end = at + 1 + data[at]
-    if end > len(data):
-        raise beyond(end, data)
-    return data[at + 1 : end].decode(), end
-
-
-@reads(0xB1)
-def _string32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    end = at + 4 + unpack_word(data, at)[0]
-    if end > len(data):
-        raise beyond(end, data)
-    return data[at + 4 : end].decode(), end
+    READERS[code], READERS[code + 0x10] = read, read_wide
 
 
 known_symbols: Final[dict[bytes, Symbol]] = {}
@@ -265,17 +251,6 @@ def symbol_of(raw: bytes) -> Symbol:
     return symbol
 
 
-@reads(0xA3)
-def _symbol8(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    end = at + 1 + data[at]
-    if end > len(data):
-        raise beyond(end, data)
-    return symbol_of(data[at + 1 : end]), end
-
-
-@reads(0xB3)
-def _symbol32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    end = at + 4 + unpack_word(data, at)[0]
-    if end > len(data):
-        raise beyond(end, data)
-    return symbol_of(data[at + 4 : end]), end
+_sized(0xA0, bytes)
+_sized(0xA1, bytes.decode)
+_sized(0xA3, symbol_of)
