@@ -1,6 +1,6 @@
 """Connect to Azure Service Bus and Event Hubs: `from amqp10.azure import EventHub, ServiceBus`."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from .._arguments import renamed_names as _renamed_names
 from .event_hubs import EventBatch as EventBatch
@@ -88,7 +88,7 @@ __all__ = (
 )
 
 
-if not _TYPE_CHECKING:  # so that type checkers report the names of before
+if not _typing.TYPE_CHECKING:  # so that type checkers report the names of before
     __getattr__ = _renamed_names(
         __name__,
         {

@@ -1,6 +1,6 @@
 """A broker in this process, in memory or with a store: for development, tests and small services."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from .._arguments import renamed_names as _renamed_names
 from ._broker import Broker as Broker
@@ -44,7 +44,7 @@ __all__ = (
 )
 
 
-if not _TYPE_CHECKING:  # so that type checkers report the names of before
+if not _typing.TYPE_CHECKING:  # so that type checkers report the names of before
     __getattr__ = _renamed_names(
         __name__,
         {

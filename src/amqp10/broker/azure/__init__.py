@@ -1,6 +1,6 @@
 """Azure Service Bus and Event Hubs in the embedded broker: `Broker(azure=AzureConfig(...))`."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from ..._arguments import renamed_names as _renamed_names
 from ..._azure_rules import CorrelationRuleFilter as CorrelationRuleFilter
@@ -34,7 +34,7 @@ __all__ = (
 )
 
 
-if not _TYPE_CHECKING:  # so that type checkers report the names of before
+if not _typing.TYPE_CHECKING:  # so that type checkers report the names of before
     __getattr__ = _renamed_names(
         __name__,
         {

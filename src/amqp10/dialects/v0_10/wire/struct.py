@@ -210,6 +210,9 @@ class Command(Packed):
 class Struct(Packed):
     """A struct: fields within a field, map or header segment. Its name is a type for fields."""
 
+    size_width: ClassVar[int] = 4
+    pack_width: ClassVar[int] = 2
+
     def __init_subclass__(cls, *, name: str, code: int = 0, size_width: int = 4, pack_width: int = 2) -> None:
         super().__init_subclass__(name=name, code=code)
         cls.size_width, cls.pack_width = size_width, pack_width
