@@ -82,7 +82,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
         face: what the user holds.
     """
 
-    # Without slots a connection takes a kilobyte more: so many attributes do not fit into a dict with shared keys.
+    # Without slots a connection takes a kilobyte more: a dict with shared keys has no room for all these attributes.
     __slots__ = (
         "_background",
         "_crash",

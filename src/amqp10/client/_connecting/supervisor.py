@@ -99,7 +99,7 @@ class TransportSupervisor:
         secure: secrets may cross it as they are.
     """
 
-    # Without slots a connection takes a kilobyte more: so many attributes do not fit into a dict with shared keys.
+    # Without slots a connection takes a kilobyte more: a dict with shared keys has no room for all these attributes.
     __slots__ = (
         "_alternatives",
         "_ask",

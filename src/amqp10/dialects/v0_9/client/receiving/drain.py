@@ -31,7 +31,7 @@ class Drain:
         self.getting: bool = False
 
     def step(self) -> BasicGet | None:
-        """Return the next get to write, if there is credit for one; if there is none, end the drain."""
+        """Return the next get to write if there is credit for it. Without credit, end the drain."""
         link = self._link
         if link.credit > 0 and not self._consumer.gets:
             self.give_back()
