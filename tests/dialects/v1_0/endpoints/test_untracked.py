@@ -56,6 +56,25 @@ STEPS = st.one_of(
 @example([("run", 0, 5), ("run", 1, 3), ("count",), ("hold", 0, 9), ("run", 0, 2), ("count",)], (50, 50))
 @example([("run", 0, 5), ("run", 1, 3), ("told", 1, 2, True, RELEASED), ("told", 0, 8, True, ACCEPTED)], (50, 50))
 @example([("run", 0, 5), ("send", 0, "a", 1, False), ("told", 0, 2, True, ACCEPTED), ("look",)], (50, 50))
+@example(
+    [*[("send", link, "a", 1, False) for link in (0, 1, 0)], ("detach", 1, True), ("told", 0, 3, True, Accepted())],
+    (50, 50),
+)
+@example(
+    [*[("send", link, "a", 1, False) for link in (1, 0, 1, 0)], ("hold", 0, None), ("detach", 1, True)]
+    + [("told", 0, 5, True, ACCEPTED), ("look",)],
+    (50, 50),
+)
+@example(
+    [
+        ("hold", 1, None),
+        *[("send", 0, "a", 1, False)] * 3,
+        ("detach", 1, True),
+        ("told", 0, 4, True, ACCEPTED),
+        ("look",),
+    ],
+    (50, 50),
+)
 @given(st.lists(STEPS, max_size=40), st.sampled_from([(5, 50), (50, 5), (50, 50), (50, 50, 800)]))
 def test_makes_no_difference(steps: list[tuple[Any, ...]], terms: tuple[int, ...]) -> None:
     """Whatever is sent and said, posts and runs come to what sends come to: frames, outcomes, and what is unsettled."""

@@ -106,7 +106,12 @@ class Dispositions:
             if type(frame.state) is Accepted and frame.settled:
                 done = self._untracked.accept(first, count)
                 if done < count:
-                    done = self._accept_by_turns(first, count, done, frame)
+                    try:
+                        done = self._accept_by_turns(first, count, done, frame)
+                    except SessionFault:  # of an errant link: the outcomes on other links hold all the same
+                        self._untracked.materialize()
+                        self._apply_to_objects(first, count, frame)
+                        raise
                 if done == count:
                     return
                 first, count = first + done & SERIAL_MASK, count - done
@@ -170,7 +175,7 @@ class Dispositions:
         groups: dict[LinkCore, list[Any]] = {}
         for delivery in changed:
             groups.setdefault(delivery.link, []).append(delivery)
-        for link, deliveries in groups.items():
+        for link, deliveries in sorted(groups.items(), key=_is_errant):  # which ends the session
             self._apply(link, deliveries, frame)
 
     @cached_property
@@ -193,6 +198,10 @@ class Dispositions:
         if reported:
             event = OutcomesReceived if link.is_sender else SettlementsReceived
             self._engine.emit(event(link, reported))  # type: ignore[arg-type]
+
+
+def _is_errant(group: tuple[LinkCore, list[Any]]) -> bool:
+    return group[0].errant
 
 
 def ranges(ids: list[int]) -> list[tuple[int, int]]:
