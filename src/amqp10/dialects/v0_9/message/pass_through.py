@@ -16,7 +16,7 @@ from typing import Final
 from ....messaging import data_head
 from ..wire.tables import Tables
 from .from_basic import read_route
-from .places import ACQUIRED_COUNT, DELIVERY_COUNT
+from .places import ACQUIRED_COUNT
 from .to_basic import CONTENT_HEADER, PublishTemplate
 
 MAX_KEPT: Final = 512
@@ -24,10 +24,10 @@ MAX_KEPT: Final = 512
 MAX_OCTETS: Final = 8192
 """The largest payload whose properties are kept."""
 
-# The mapping begins each message with a header; one without is of properties that have no place in 1.0.
-_HEADER: Final = b"\0\x53\x70"
-# Headers that become the bit "redelivered".
-_ATTEMPTS: Final = DELIVERY_COUNT.encode(), ACQUIRED_COUNT.encode()
+# The mapping begins each message with a header, a list8; one without is of properties that have no place in 1.0.
+_HEADER: Final = b"\0\x53\x70\xc0"
+_DELIVERY_COUNT: Final = 5  # the place of the delivery-count, which is last in the header (§3.2.1)
+_ACQUIRED: Final = ACQUIRED_COUNT.encode()
 
 
 class PassThrough:
@@ -48,8 +48,9 @@ class PassThrough:
             len(payload) > MAX_OCTETS
             or not payload.startswith(_HEADER)
             or not payload.endswith(data_head(size) + body)
-            or _ATTEMPTS[0] in properties
-            or _ATTEMPTS[1] in properties
+            # Attempts become the bit "redelivered".
+            or payload[len(_HEADER) + 1] >= _DELIVERY_COUNT
+            or _ACQUIRED in payload
         ):
             return
         kept = self._kept
