@@ -15,7 +15,7 @@ import pytest
 import amqp10
 
 from .kit.page_blocks import DEFINITION, IMPORT, ROOT, Block, blocks, names_of, read_first
-from .test_pages import Supplies
+from .kit.page_supplies import Supplies
 
 SPOKEN_OF = {
     "frame": "pyspark.sql.DataFrame",

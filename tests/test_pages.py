@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,18 +15,17 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10 import TLS, Connection, DialectName, EventPosition, Message, Requester
-from amqp10.amqp010 import Xid
+from amqp10 import TLS, Connection, Message
 from amqp10.azure import EventHub, ServiceBus
 from amqp10.broker import Broker, TokenRules
-from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, QueueConfig, TopicConfig, connection_string
+from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, connection_string
 from amqp10.otel import uninstrument
-from amqp10.rabbitmq import Management, management
 from amqp10.testing import BackgroundBroker, BackgroundServiceBus, CertificateAuthority
 
 from .kit.jumping_clock import Backend, jumping
 from .kit.memory_network import MemoryConnection, MemoryNetwork
 from .kit.page_blocks import FENCE, IMPORT, PAGES, Block, blocks
+from .kit.page_supplies import AZURE, Supplies
 from .kit.token_rig import wall
 
 PORT = 5672
@@ -44,12 +43,6 @@ def in_memory(block: Block) -> bool:
 BLOCKS = [block for block in blocks() if in_memory(block)]
 TESTS = [block for block in blocks() if "@pytest." in block.code]
 WITHOUT_ASYNC = [block for block in blocks() if block.imports("amqp10.sync")]
-AZURE = AzureConfig(
-    ["orders", "billing", QueueConfig("kitchen", requires_session=True)],
-    [TopicConfig("events", ["all"])],
-    event_hubs=[EventHubConfig("telemetry", 2, ["dashboard"])],
-    clock=wall,
-)
 SETTINGS: Mapping[str, dict[str, Any]] = {
     "brokers/activemq-classic.md": {"properties": {"product": "ActiveMQ"}},
     "brokers/solace.md": {"properties": {"product": "Solace"}},
@@ -100,94 +93,6 @@ def server_tls(certificates: tuple[dict[str, Path], TLS], tmp_path: Path, monkey
     for name, path in files.items():
         (tmp_path / name).write_bytes(path.read_bytes())
     return tls
-
-
-class Supplies:
-    """What pages speak of without making it; each method is one of these names."""
-
-    def __init__(self, block: Block, broker: Broker, stack: AsyncExitStack) -> None:
-        self._dialect: DialectName = "0-10" if block.page == "older/amqp-0-10.md" else "1.0"
-        self._broker = broker
-        self._enter = stack.enter_async_context
-
-    async def broker(self) -> Broker:
-        return self._broker
-
-    amqp_broker = broker
-
-    async def url(self) -> str:
-        return self._broker.url
-
-    URL = url
-
-    async def connection(self) -> Connection:
-        return await self._enter(Connection(self._broker.url, dialect=self._dialect))
-
-    async def sender(self) -> Any:
-        return await self._enter((await self.connection()).sender("copies"))
-
-    async def receiver(self) -> Any:
-        return await self._enter((await self.connection()).receiver("videos", stream=True))
-
-    async def requester(self) -> Requester:
-        return await self._enter((await self.connection()).requester("service"))
-
-    async def responder(self) -> Any:
-        return await self._enter((await self.connection()).responder("questions"))
-
-    async def rabbit(self) -> Management:
-        return await self._enter(management(await self.connection()))
-
-    async def source(self) -> str:
-        return "orders"
-
-    async def reply(self) -> Message:
-        return Message("no such order", subject="error")
-
-    async def handle(self) -> Callable[[Any], Coroutine[Any, Any, None]]:
-        return ignore
-
-    async def work(self) -> Callable[[Message], Awaitable[object]]:
-        return answer
-
-    async def fresh_token(self) -> Callable[[], Awaitable[str]]:
-        return token
-
-    async def xid(self) -> Xid:
-        return Xid(1, b"order 7", b"this queue")
-
-    async def key(self) -> str:
-        return "the key"
-
-    async def config(self) -> AzureConfig:
-        return AZURE
-
-    async def connection_string(self) -> str:
-        return connection_string(self._broker.url)
-
-    async def bus(self) -> ServiceBus:
-        return await self._enter(ServiceBus(await self.connection_string(), clock=wall))
-
-    async def hub(self) -> EventHub:
-        return await self._enter(EventHub(await self.connection_string(), "telemetry", clock=wall))
-
-    async def where(self) -> dict[str, EventPosition]:
-        return {"0": EventPosition.first(), "1": EventPosition.first()}
-
-
-async def ignore(message: object) -> None:
-    """Handle a message."""
-
-
-async def answer(message: Message) -> object:
-    """Work for a requester; fail for one of its requests."""
-    if message.body == "bad":
-        raise ValueError("no such order")
-    return message.body
-
-
-async def token() -> str:
-    return "a token"
 
 
 async def serve(broker: Broker) -> None:

@@ -13,13 +13,19 @@ TESTS = Path(__file__).parent
 FACE = TESTS / "kit" / "inside"
 SOURCE = TESTS.parent / "src" / "amqp10"
 FROM = re.compile(r"^ *from (amqp10[\w.]*) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
+INSIDE = re.compile(r"^ *from [.\w]*\binside\.(\w+) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
 PATH = re.compile(r"""(?:^ *import |setattr\(\s*f?"|import_module\(")(amqp10[\w.]*)""", re.MULTILINE)
+
+
+def listed(names: str) -> list[str]:
+    """Return what stands between the commas."""
+    return [each for each in names.split(",") if each.strip()]
 
 
 def imported(text: str) -> Iterator[str]:
     """Return each path into the package that a file imports, or replaces by its name."""
     for module, several, names in FROM.findall(text):
-        yield from (f"{module}.{each.split()[0]}" for each in (several or names).split(",") if each.strip())
+        yield from (f"{module}.{each.split()[0]}" for each in listed(several or names))
     yield from PATH.findall(text)
 
 
@@ -53,6 +59,23 @@ def test_private_imports() -> None:
     files = [file for file in TESTS.rglob("*.py") if file.parent != FACE and file.name != Path(__file__).name]
     assert len(files) > 700
     assert [each for file in files for each in reaching_in(file, file.read_text())] == []
+
+
+def test_nothing_is_left_in_the_face() -> None:
+    """What `tests/kit/inside/` has, some file of tests imports: the face stays small."""
+    used = {
+        (face, each.split()[0])
+        for file in TESTS.rglob("*.py")
+        for face, several, names in INSIDE.findall(file.read_text())
+        for each in listed(several or names)
+    }
+    has = {
+        (face.stem, each.split()[-1])  # by the name that it has there
+        for face in FACE.glob("*.py")
+        for _, several, names in FROM.findall(face.read_text())
+        for each in listed(several or names)
+    }
+    assert has == used
 
 
 @pytest.mark.parametrize(

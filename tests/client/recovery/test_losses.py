@@ -16,7 +16,6 @@ from amqp10 import (
     Symbol,
 )
 from amqp10.broker import Broker
-from amqp10.client._core.states import State
 from amqp10.client.internals import sender_delivery
 from amqp10.engine import LinkAttached, SessionBegun
 from amqp10.messaging import ACCEPTED
@@ -24,6 +23,7 @@ from amqp10.testing import FaultProxy
 
 from ...kit.client.hosts import QUICK, connecting, detach, forgetful, hosting
 from ...kit.client.peer import Peer
+from ...kit.inside.client import State
 from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

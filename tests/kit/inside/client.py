@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amqp10.client._connecting import supervisor
+from amqp10.client._core.states import State
 from amqp10.client._errors import fresh
 from amqp10.client._events import Observer
 from amqp10.client._receiving import consumer

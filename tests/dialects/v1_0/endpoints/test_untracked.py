@@ -61,8 +61,13 @@ STEPS = st.one_of(
     (50, 50),
 )
 @example(
-    [*[("send", link, "a", 1, False) for link in (1, 0, 1, 0)], ("hold", 0, None), ("detach", 1, True)]
-    + [("told", 0, 5, True, ACCEPTED), ("look",)],
+    [
+        *[("send", link, "a", 1, False) for link in (1, 0, 1, 0)],
+        ("hold", 0, None),
+        ("detach", 1, True),
+        ("told", 0, 5, True, ACCEPTED),
+        ("look",),
+    ],
     (50, 50),
 )
 @example(

@@ -121,6 +121,10 @@ def transfers(draw: st.DrawFn) -> bytes:
 @example(listed([b"\x43", *[b"\x40"] * 5, b"\x41"]), b"", b"")
 @example(listed([b"\x43", *[b"\x40"] * 6, b"\x42"]), b"", b"")
 @example(listed([b"\x43", *[b"\x40"] * 6, b"\x41"]), b"", b"")
+@example(listed([b"\x52\5"], size=-1), b"", b"")
+@example(listed([b"\x52\5"], size=1), b"\x40", b"")
+@example(listed([b"\x52\5", b"\x43"], wide=True, size=-1), b"", b"")
+@example(listed([b"\x52\5", b"\x43"], wide=True, size=1), b"\x40", b"")
 def test_fast_is_generic(performative: bytes, payload: bytes, after: bytes) -> None:
     """Whatever the octets: what the fast way takes the generic way takes too, with equal result and equal end."""
     agree(performative + payload, after)
