@@ -120,12 +120,14 @@ class TestServing:
             assert broker.topic("news").enqueued == 1
 
     async def test_a_name_that_nothing_has(self) -> None:
-        """The error for a queue or topic that is missing names those that are there."""
+        """The error for a missing queue, topic or exchange names those that are there."""
         async with Broker(queues=[f"q{number:02}" for number in range(12)]) as broker:
             with pytest.raises(KeyError, match=r"there is no queue 'q99'; there are 'q00', .*'q09', \.\.\."):
                 broker.queue("q99")
-            with pytest.raises(KeyError, match="there is no topic 'news'; there is none yet"):
+            with pytest.raises(KeyError, match="there is no topic 'news': the virtual host has no topics yet"):
                 broker.topic("news")
+            with pytest.raises(KeyError, match=r"there is no exchange 'amq.tpic'; there are 'amq\.\w+', "):
+                broker.exchange("amq.tpic")
 
     async def test_dynamic_ends_with_connection(self) -> None:
         """A dynamic node is gone when its connection is."""

@@ -130,12 +130,15 @@ class VirtualHost:
         Raises:
             KeyError: no exchange has that name.
         """
-        return exchange_snapshot(self._vhost.topology.exchanges[name])
+        exchanges = self._vhost.topology.exchanges
+        if name not in exchanges:
+            raise _unknown("exchange", name, list(filter(None, exchanges)))  # the default exchange has no name
+        return exchange_snapshot(exchanges[name])
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> KeyError:
     """Return the error for a name that nothing of that kind has, with some names that are there."""
     if not known:
-        return KeyError(f"there is no {kind} {name!r}; there is none yet")
+        return KeyError(f"there is no {kind} {name!r}: the virtual host has no {kind}s yet")
     listed = [repr(each) for each in known[:_LISTED]] + ["..."] * (len(known) > _LISTED)
     return KeyError(f"there is no {kind} {name!r}; there are {', '.join(listed)}")

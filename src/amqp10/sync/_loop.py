@@ -83,7 +83,7 @@ class Answer:
             self._waiting.release()
 
     def abandon(self) -> None:
-        """Cancel the task: the thread that waited for it was interrupted."""
+        """Cancel the task, because the waiting thread was interrupted."""
         if self._task is not None:
             self._task.cancel()
 

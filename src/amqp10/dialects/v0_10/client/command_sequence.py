@@ -39,7 +39,7 @@ class CommandSequence(CommandOwner):
         failed: called with the error if the talk does not come to its end.
     """
 
-    __slots__ = ("_done", "_failed", "_session", "_talk", "_value", "_wanted")
+    __slots__ = ("_commands", "_done", "_failed", "_result_type", "_session", "_value")
 
     def __init__(
         self, session: Invoker, commands: Commands, done: Callable[[Any], None], failed: Callable[[Error], None]
