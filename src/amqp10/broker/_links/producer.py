@@ -179,7 +179,7 @@ class ProducerLink(LinkOwner):
             if not posted and delivery.local_settled:
                 self._drop(delivery)
             elif posted or self._may_release:
-                self._settle(delivery, TransactionalState(state.txn_id, ACCEPTED if posted else RELEASED))
+                self._settle(delivery, transaction.accepted if posted else TransactionalState(transaction.id, RELEASED))
             else:
                 self._reject(delivery, *_UNROUTABLE)
         elif delivery.local_settled and self._link.attached:

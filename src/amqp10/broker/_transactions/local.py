@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...messaging import RELEASED, Error, TransactionalState
+from ...messaging import ACCEPTED, RELEASED, Error, TransactionalState
 from ...types import Symbol
 from .._deadlines import Deadlines
 from .._log import attempt
@@ -120,6 +120,8 @@ class LocalTransaction:
     Attributes:
         id: unique for the lifetime of the broker.
         state: the delivery-state of messages acquired in it.
+        accepted: that of messages posted in it. One object, so that the outcomes of many are joined at once:
+            benchmarks/budget.py, "broker_fill_transaction".
         coordinator: the link that declared it.
         failed: the error that prevents its commit, or None.
         expired: whether it took too long and was rolled back; then it takes no work, and only its discharge is to come.
@@ -129,6 +131,7 @@ class LocalTransaction:
     def __init__(self, coordinator: TransactionOwner, quarantine: Quarantine) -> None:
         self.id: bytes = next(_ids).to_bytes(8, "big")
         self.state: TransactionalState = TransactionalState(self.id)
+        self.accepted: TransactionalState = TransactionalState(self.id, ACCEPTED)
         self.coordinator = coordinator
         self.failed: Error | None = None
         self.expired: bool = False

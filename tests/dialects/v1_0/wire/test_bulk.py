@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from amqp10.dialects.v1_0.wire import bulk
 from amqp10.dialects.v1_0.wire import frames as _frames
-from amqp10.dialects.v1_0.wire.frames import FrameReader, TransferTemplate
+from amqp10.dialects.v1_0.wire.frames import FrameReader, TransferTemplate, encode_frame
+from amqp10.dialects.v1_0.wire.performatives import Transfer
 from amqp10.errors import DecodeError, RemoteProtocolError
-from amqp10.messaging import ACCEPTED
+from amqp10.messaging import ACCEPTED, TransactionalState
 
 from ....kit.dialects.v1_0.streams import FIRST, became, by_turns, engine, in_form, streams, transfer
 
@@ -109,6 +110,46 @@ def test_those_with_a_state_are_received_together() -> None:
         patch.setattr(FrameReader, "_generic", None)
         client.receive_data(b"".join(transfer(n, 0, n.to_bytes(4, "big"), True, 0, 5, False, True) for n in range(40)))
     assert [each.remote_state for each in link.incoming] == [ACCEPTED] * 40
+
+
+def said(count: int, **fields: Any) -> bytes:
+    """Return transfers that say more than usual."""
+    numbers = [FIRST + n & 0xFFFF_FFFF for n in range(count)]
+    return b"".join(
+        encode_frame(3, Transfer(0, number, number.to_bytes(4, "big"), 0, **fields), b"p") for number in numbers
+    )
+
+
+@pytest.mark.parametrize("fields", [{"rcv_settle_mode": 0}, {"state": TransactionalState(b"txn")}])
+def test_those_that_say_more_are_received_together(fields: dict[str, Any]) -> None:
+    """A settle mode that is the link's own, and the transaction that a message is part of, are no exception."""
+    client, links = engine(1000, (100, 0), 0, False)
+    link: Any = links[0]
+    seen: list[int] = []
+    receive = type(link).receive_messages
+
+    def noted(self: Any, like: Transfer, run: list[Any], expected: int) -> Any:
+        seen.append(len(run))
+        return receive(self, like, run, expected)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FrameReader, "_generic", None)
+        patch.setattr(type(link), "receive_messages", noted)
+        client.receive_data(said(15, **fields))
+    assert seen == [12]
+    assert [each.remote_state for each in link.incoming] == [fields.get("state")] * 15
+
+
+@pytest.mark.spec("2.7.5", "rcv-settle-mode second is illegal where the link settles first, in a run of transfers, too")
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_settle_modes_in_a_run(mode: int) -> None:
+    """It is the same whether the transfers come together or octet by octet."""
+    terms = 1000, (100, 0), 0, False
+    data = said(4) + said(15, rcv_settle_mode=mode)[4 * len(said(1, rcv_settle_mode=mode)) :]
+    assert became(data, len(data), *terms) == became(data, 1, *terms)
+    client, links = engine(*terms)
+    client.receive_data(data)
+    assert links[0].attached is (mode == 0)
 
 
 def test_those_of_links_by_turns_are_received_together() -> None:

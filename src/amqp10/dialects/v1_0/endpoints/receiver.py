@@ -162,7 +162,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
             self._partial is not None
             or frame.more
             or frame.aborted
-            or frame.rcv_settle_mode is not None
+            or (frame.rcv_settle_mode is not None and not self._is_own_mode(frame.rcv_settle_mode))
             or frame.resume
         ):
             self._receive_part(frame, payload)
@@ -171,6 +171,10 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
             self._overrun()
             return
         self._complete(frame, payload, frame.settled is True, frame.state)
+
+    def _is_own_mode(self, mode: int) -> bool:
+        """Return whether the rcv-settle-mode of a transfer is what the ends of the link agreed on (§2.7.5)."""
+        return mode == (1 if self._second else 0)
 
     def continues(self, number: int) -> bool:
         # The link itself checks that no delivery begins inside another. Transfers for a link that we have detached are
@@ -325,6 +329,8 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
 
         benchmarks/budget.py, "receive": with `wire.bulk` more than half of the steps.
         """
+        if like.rcv_settle_mode is not None and not self._is_own_mode(like.rcv_settle_mode):
+            return False
         settled = like.settled is True
         numbers, tags, payloads = zip(*run, strict=True)
         taken = len(run)
@@ -349,6 +355,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
         settled = bool(like.settled)
         if (
             flow.credit <= 0
+            or (like.rcv_settle_mode is not None and not self._is_own_mode(like.rcv_settle_mode))
             or self._partial is not None
             or self._streaming
             or self._draining

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import lru_cache
 from itertools import count
 from operator import itemgetter
 from struct import Struct, error, iter_unpack
 from typing import Any, Final, NamedTuple
 
-from ....messaging import ACCEPTED, Accepted, Released
+from ....messaging import ACCEPTED, Accepted, DeliveryState, Released, TransactionalState
+from ....types import decode_composite
 from .performatives import Disposition, Flow, Transfer
 
 _ACCEPTED: Final = b"\x00\x53\x24\x45"
+_TRANSACTIONAL: Final = b"\x00\x53\x34\xc0"
+_BOOLEANS: Final = (False, True)  # by the octet of the encoding 0x56 (§1.6.2)
 _U32 = Struct(">I")
 _read_u32 = _U32.unpack_from
 _read_sizes = Struct(">II").unpack_from
@@ -40,7 +44,7 @@ def read_transfer(data: bytes, at: int, end: int) -> tuple[Transfer, int] | None
             return None
         if stop > end or not 1 <= count <= 11:
             return None
-        delivery_id = delivery_tag = message_format = settled = state = None
+        delivery_id = delivery_tag = message_format = settled = state = mode = None
         more = batchable = False
         # handle
         code = data[p]
@@ -101,6 +105,9 @@ def read_transfer(data: bytes, at: int, end: int) -> tuple[Transfer, int] | None
                 settled = False
             elif code == 0x41:
                 settled = True
+            elif code == 0x56:
+                settled = _BOOLEANS[data[p + 1]]
+                p += 1
             elif code != 0x40:
                 return None
             p += 1
@@ -108,23 +115,46 @@ def read_transfer(data: bytes, at: int, end: int) -> tuple[Transfer, int] | None
             code = data[p]
             if code == 0x41:
                 more = True
+            elif code == 0x56:
+                more = _BOOLEANS[data[p + 1]]
+                p += 1
             elif code != 0x42 and code != 0x40:
                 return None
             p += 1
-        if count > 6:  # rcv-settle-mode, state, resume, aborted: null or false, or else not our business
-            for index in range(6, min(count, 10)):
+        if count > 6:  # rcv-settle-mode
+            code = data[p]
+            if code == 0x50:
+                mode = data[p + 1]
+                p += 1
+            elif code != 0x40:
+                return None
+            p += 1
+            if count > 7:  # state
                 code = data[p]
-                if index == 7 and data[p : p + 4] == _ACCEPTED:  # Broker-J says so in whatever it sends settled
-                    state = ACCEPTED
-                    p += 4
-                    continue
-                if code != 0x40 and (code != 0x42 or index < 8):
+                if code == 0:
+                    after = p + 5 + data[p + 4] if data[p + 3] == 0xC0 else p + 4
+                    state = _known_state(data[p:after])
+                    if state is None:
+                        return None
+                    p = after
+                elif code == 0x40:
+                    p += 1
+                else:
+                    return None
+            for _ in range(8, min(count, 10)):  # resume, aborted: null or false, or else not our business
+                code = data[p]
+                if code == 0x56 and data[p + 1] == 0:
+                    p += 1
+                elif code != 0x40 and code != 0x42:
                     return None
                 p += 1
             if count > 10:  # batchable
                 code = data[p]
                 if code == 0x41:
                     batchable = True
+                elif code == 0x56:
+                    batchable = _BOOLEANS[data[p + 1]]
+                    p += 1
                 elif code != 0x42 and code != 0x40:
                     return None
                 p += 1
@@ -139,12 +169,29 @@ def read_transfer(data: bytes, at: int, end: int) -> tuple[Transfer, int] | None
     transfer.message_format = message_format
     transfer.settled = settled
     transfer.more = more
-    transfer.rcv_settle_mode = None
+    transfer.rcv_settle_mode = mode
     transfer.state = state
     transfer.resume = False
     transfer.aborted = False
     transfer.batchable = batchable
     return transfer, p
+
+
+@lru_cache(maxsize=64)
+def _known_state(octets: bytes) -> DeliveryState | None:
+    """Return the state that a sender says with each of its messages: accepted, or that of a transaction (§4.4.1).
+
+    None: it is neither, or not in the usual encoding. benchmarks/budget.py, "broker_fill_transaction".
+
+    Raises:
+        DecodeError: it is malformed.
+    """
+    if octets == _ACCEPTED:  # Broker-J says so in whatever it sends settled
+        return ACCEPTED
+    if not octets.startswith(_TRANSACTIONAL):
+        return None
+    state, end = decode_composite(octets)
+    return state if type(state) is TransactionalState and end == len(octets) else None
 
 
 class TransferLayout(NamedTuple):
