@@ -32,6 +32,7 @@ pytest.register_assert_rewrite("tests.kit")
 from .kit.client.memory_peer import MemoryPeer
 from .kit.counts import EXAMPLES
 from .kit.jumping_clock import Backend, jumping, watched
+from .kit.left_files import LeftFiles
 from .kit.memory_network import MemoryNetwork
 from .kit.processes.short_java import SHORT
 from .kit.tiers import NIGHTLY, QUICK, is_left_out, mark
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadGroupScheduling
 
+ROOT = Path(__file__).parents[1]
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
 # A loaded machine is no failure: what must be quick is measured by the benchmarks.
@@ -102,11 +104,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGro
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Let a worker count by itself how often it ran a test.
+    """Watch what tests leave behind, and let a worker count by itself how often it ran a test.
 
-    The plugin asks the main process before each test, in a message that is read octet by octet, for the sake of workers
-    that are replaced when they die. Here that ends the run (`--max-worker-restart=0`).
+    The plugin of the count asks the main process before each test, in a message that is read octet by octet, for the
+    sake of workers that are replaced when they die. Here that ends the run (`--max-worker-restart=0`).
     """
+    config.pluginmanager.register(LeftFiles(ROOT))
     asked = getattr(config, "failures_db", None)
     if isinstance(asked, ClientStatusDB):
         asked.sock.close()
@@ -294,7 +297,6 @@ async def memory_peer(anyio_backend: str | Backend, monkeypatch: pytest.MonkeyPa
         yield peer
 
 
-ROOT = Path(__file__).parents[1]
 SPARK_STARTUP = ROOT / "tests" / "kit" / "spark" / "startup"
 
 
