@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -11,7 +12,7 @@ import pytest
 
 from amqp10.broker._links.consumer import ConsumerLink
 from amqp10.engine import LinkTerms, ReceiverLink, SessionTerms
-from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, Target
+from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Selector, Source, Target
 
 from ...kit.broker.wire import Wire, bodies, queue_of
 from ...kit.clock import Clock
@@ -31,11 +32,22 @@ def payload(chance: Random, number: int) -> bytes:
     elif kind == 2:
         said["durable"] = True
     size = 3000 if kind == 3 else chance.randrange(50)
-    return Message(b"%d:" % number + bytes(size), **said).encode()
+    return Message(b"%d:" % number + bytes(size), application_properties={"n": number % 4}, **said).encode()
 
 
-def life(seed: int, mode: str, *, browse: bool = False) -> list[Any]:
-    """What the broker says in a random life of a queue, pass by pass, and what the queue counts in the end."""
+def source(number: int, filters: Sequence[str]) -> Source:
+    """The source of a link by its number."""
+    selector = filters[number % len(filters)] if filters else ""
+    return Source("q", filter={"s": Selector(selector)} if selector else {})
+
+
+def life(seed: int, mode: str, *, browse: bool = False, filters: Sequence[str] = ()) -> list[Any]:
+    """What the broker says in a random life of a queue, pass by pass, and what the queue counts in the end.
+
+    Args:
+        browse: whether one of the links only browses.
+        filters: the selectors of the links in turn; one that is empty is none.
+    """
     chance, clock = Random(seed), Clock()
     vhost = VirtualHostCore(VirtualHostSettings(limits=Limits(credit=100_000)), clock=clock)
     sender, frame = Wire(vhost), chance.choice((512, 65_536))
@@ -43,7 +55,7 @@ def life(seed: int, mode: str, *, browse: bool = False) -> list[Any]:
     takers = [Wire(vhost, max_frame_size=frame, session=terms) for _ in range(2)]
     to = sender.send_to("q")
     links = [
-        takers[number % 2].receive_from("q", name=f"r{number}", settle_mode=mode)
+        takers[number % 2].receive_from(source(number, filters), name=f"r{number}", settle_mode=mode)
         for number in range(chance.choice((1, 1, 2, 3, 5)))
     ]
     if browse:
@@ -111,6 +123,25 @@ def test_as_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int, mode: str) ->
     monkeypatch.setattr(Queue, "lends_runs", False)
     assert life(seed, mode) == by_runs
     assert not taken
+
+
+@pytest.mark.parametrize("filters", [["n < 3"], ["n < 3", "n > 0"], ["", "n < 3", "n < 3"]], ids=" | ".join)
+@pytest.mark.parametrize("seed", range(6))
+def test_selections_as_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int, filters: Sequence[str]) -> None:
+    """Consumers with equal filters are given what passes by runs, and all others one by one."""
+    taken: list[int] = []
+    deliver_run = ConsumerLink.deliver_run
+
+    def watched(self: ConsumerLink, entries: Any, payloads: Any) -> None:
+        taken.append(len(entries))
+        deliver_run(self, entries, payloads)
+
+    monkeypatch.setattr(ConsumerLink, "deliver_run", watched)
+    by_runs = life(seed, "unsettled", filters=filters)
+    if len(filters) == 1:
+        assert max(taken) > 1
+    monkeypatch.setattr(Queue, "lends_runs", False)
+    assert life(seed, "unsettled", filters=filters) == by_runs
 
 
 @pytest.mark.parametrize("mode", ["unsettled", "settled"])

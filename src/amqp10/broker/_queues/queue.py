@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .journal import QueueJournal
     from .message import Clock, QueuedMessage
     from .node import Consumer
+    from .selection import Filtering
 
 # The room of a queue without limits; larger than any number of producers times their credit.
 UNLIMITED = 1 << 60
@@ -354,7 +355,7 @@ class Queue(Node):
         take = self._next_selected if self._selections else self._next
         fed: dict[Consumer, None] = {}
         aside: list[Consumer] = []
-        by_runs = self.lends_runs and not self._selections and len(self._waiting) > len(line)
+        by_runs = self.lends_runs and len(self._waiting) > len(line)
         while line:
             consumer = line[0]
             if not consumer.ready():
@@ -415,7 +416,7 @@ class Queue(Node):
         """
         line = self._line
         count = len(line)
-        if (count > 1 and self._ranked) or len(self._waiting) < 2 * count:
+        if (count > 1 and (self._ranked or not self._are_alike(line))) or len(self._waiting) < 2 * count:
             return []
         for _ in range(count):
             consumer = line.popleft()
@@ -427,10 +428,7 @@ class Queue(Node):
         if room * count < 2:
             return []
         largest = min(consumer.largest_in_run for consumer in line)
-        run = self._waiting.run(room * count, largest, now)
-        if len(run) < 2:
-            return []
-        self._waiting.take_run(len(run))
+        run = self._take_run(line[0].filtering, room * count, largest, now)
         given = list(line)[: len(run)]
         for place, consumer in enumerate(given):
             share = run[place::count]
@@ -448,6 +446,25 @@ class Queue(Node):
                 self._lend(share)
         line.rotate(-len(run))
         return given
+
+    def _are_alike(self, line: Iterable[Consumer]) -> bool:
+        """Return whether the consumers have equal filters, or none."""
+        if not self._selections:
+            return True
+        return len({None if each.filtering is None else each.filtering.key for each in line}) == 1
+
+    def _take_run(self, filtering: Filtering | None, most: int, largest: int, now: float) -> list[QueuedMessage]:
+        """Take the next messages for consumers with this filter; [] if they are to be taken one by one."""
+        if filtering is None:
+            run = self._waiting.run(most, largest, now)
+            if len(run) < 2:
+                return []
+            self._waiting.take_run(len(run))
+            return run
+        run = self._selections[filtering.key].run(most, largest, now, self._looks)
+        for entry in run:
+            entry.left_in_order = True
+        return run
 
     def _lend(self, entries: Sequence[QueuedMessage]) -> None:
         """Record that a consumer holds these messages."""

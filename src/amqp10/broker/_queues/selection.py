@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
+from .waiting import RUN, RUN_OCTETS
+
 if TYPE_CHECKING:
     from .message import QueuedMessage
 
@@ -93,6 +95,40 @@ class Selection:
         for entry in aside:
             self.come_back(entry)
         return found
+
+    def run(self, most: int, largest: int, now: float, looks: Looks) -> list[QueuedMessage]:
+        """Take the next messages that pass and that can be sent as they came, but for their ttl.
+
+        It ends before a message that has to be taken by `next`: one that is too large, expired, not for every consumer,
+        or has another header by now. While messages that came back wait, it is empty, because these go first.
+
+        Args:
+            most: the most messages.
+            largest: the most octets of one.
+            now: the broker's clock.
+            looks: what may still be looked at; the run also ends with it.
+        """
+        run: list[QueuedMessage] = []
+        if self._back:
+            return run
+        unseen, filtering = self.unseen, self._filtering
+        passes, look_at = filtering.passes, looks.look_at
+        octets = RUN_OCTETS
+        most = min(most, RUN)
+        while unseen and len(run) < most and looks.left > 0:
+            entry = unseen[0]
+            if entry.available:
+                size = entry.size
+                if size > octets or size > largest or entry.message_format or entry.excluded:
+                    break
+                if not entry.header_is_current or (entry.expires is not None and entry.expires <= now):
+                    break
+                if passes(entry):
+                    run.append(entry)
+                    octets -= size
+            look_at(entry, filtering)
+            unseen.popleft()
+        return run
 
     def _pop(self) -> QueuedMessage | None:
         unseen, back = self.unseen, self._back

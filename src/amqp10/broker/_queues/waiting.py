@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .message import QueuedMessage
 
 # The most messages in one run, and the most octets.
-_RUN, _RUN_OCTETS = 256, 65_536
+RUN, RUN_OCTETS = 256, 65_536
 
 
 def run_of(waiting: Iterable[QueuedMessage], most: int, largest: int, now: float) -> list[QueuedMessage]:
@@ -27,8 +27,8 @@ def run_of(waiting: Iterable[QueuedMessage], most: int, largest: int, now: float
         now: the broker's clock.
     """
     run: list[QueuedMessage] = []
-    octets = _RUN_OCTETS
-    for entry in islice(waiting, min(most, _RUN)):
+    octets = RUN_OCTETS
+    for entry in islice(waiting, min(most, RUN)):
         octets -= entry.size
         if octets < 0 or entry.size > largest or entry.message_format:
             break
