@@ -16,17 +16,24 @@ from amqp10 import (
     ConnectionClosed,
     ConnectionLost,
     LinkDetached,
+    Reconnect,
     RemoteProtocolError,
+    RequestRefused,
+    amqp091,
 )
 from amqp10.broker.internals import memory_streams
 from amqp10.dialects.v0_9.codes import condition_of
+from amqp10.dialects.v0_9.wire.method_table import Method
 from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
+    BasicConsume,
     BasicDeliver,
     BasicPublish,
     BasicReject,
     ChannelClose,
     ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionOpen,
@@ -37,6 +44,8 @@ from amqp10.dialects.v0_9.wire.methods import (
     ConnectionStartOk,
     ConnectionTune,
     ConnectionTuneOk,
+    QueueDeclare,
+    QueueDeclareOk,
 )
 from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 from amqp10.sasl import Plain, ScramSha256
@@ -303,3 +312,101 @@ async def test_after_our_close() -> None:
     async with against(V0_9_1, serve, close_timeout=20) as connection:
         async with connection, connection.receiver("q", credit=10):
             pass
+
+
+async def sending(connection: Connection) -> None:
+    """Wait for an outcome."""
+    async with connection, connection.sender("q") as sender:
+        await sender.send(b"m")
+
+
+async def receiving(connection: Connection) -> None:
+    """Wait for a message."""
+    async with connection, connection.receiver("q", credit=10) as receiver:
+        await receiver.receive()
+
+
+async def declaring(connection: Connection) -> None:
+    """Wait for the answer to a request."""
+    async with connection:
+        await amqp091.native(connection).declare_queue("q")
+
+
+WAITING: dict[str, tuple[Any, Callable[[MethodPeer], Coroutine[Any, Any, Any]], type[Method], type[AmqpError]]] = {
+    "sending": (sending, MethodPeer.accept_sender, BasicPublish, LinkDetached),
+    "receiving": (receiving, MethodPeer.accept_receiver, BasicConsume, LinkDetached),
+    "attaching": (receiving, MethodPeer.accept_connection, ChannelOpen, LinkDetached),
+    "declaring": (declaring, MethodPeer.accept_connection, QueueDeclare, RequestRefused),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=["0-9-1", "0-9", "0-9-draft"])
+@pytest.mark.parametrize("code", [0, 200])
+@pytest.mark.parametrize("waiting", WAITING)
+async def test_a_close_without_an_error(waiting: str, code: int, variant: Variant) -> None:
+    """A server closes a channel with the code of success: whoever waits is told that the server did it, and why not."""
+    program, accept, until, error = WAITING[waiting]
+
+    async def serve(peer: MethodPeer) -> None:
+        await peer.accept_connection()
+        if accept is not MethodPeer.accept_connection:
+            await accept(peer)
+        if until is not BasicConsume:  # `accept_receiver` has taken that
+            await peer.expect(until, (ChannelOpen,))
+        await peer.send(1, ChannelClose(code, "bye"))
+        await peer.expect(ChannelCloseOk, (QueueDeclare,))
+        await peer.expect(ConnectionClose)
+        await peer.send(0, ConnectionCloseOk())
+
+    async with against(variant, serve, close_timeout=20) as connection:
+        with pytest.raises(error) as caught:
+            await program(connection)
+    assert isinstance(caught.value, LinkDetached | RequestRefused)
+    assert caught.value.condition is None
+
+
+async def test_links_come_back_after_a_close_without_an_error() -> None:
+    """As they do in AMQP 1.0 after a detach without an error, with `reconnect`."""
+
+    async def serve(peer: MethodPeer) -> None:
+        await peer.accept_connection()
+        await peer.accept_sender()
+        await peer.expect(BasicPublish)
+        await peer.send(1, ChannelClose(200, "bye"))
+        await peer.expect(ChannelCloseOk)
+        await peer.accept_sender()
+        await peer.expect(BasicPublish)
+        await peer.send(peer.channel, BasicAck(1))
+        await peer.expect(ChannelClose)
+        await peer.send(peer.channel, ChannelCloseOk())
+        await peer.expect(ConnectionClose)
+        await peer.send(0, ConnectionCloseOk())
+
+    async with MethodPeer() as peer, anyio.create_task_group() as tasks:
+        tasks.start_soon(serve, peer)
+        with anyio.fail_after(60):
+            await sending(Connection(peer.url, dialect="0-9-1", reconnect=Reconnect()))
+
+
+async def test_requests_after_a_close_without_an_error() -> None:
+    """The next request opens another channel."""
+
+    async def serve(peer: MethodPeer) -> None:
+        await peer.accept_connection()
+        await peer.expect(ChannelOpen)
+        await peer.send(1, ChannelClose(200, "bye"))
+        await peer.expect(ChannelCloseOk, (QueueDeclare,))
+        await peer.expect(ChannelOpen)
+        await peer.send(peer.channel, ChannelOpenOk())
+        await peer.expect(QueueDeclare)
+        await peer.send(peer.channel, QueueDeclareOk("q"))
+        await peer.expect(ChannelClose)
+        await peer.send(peer.channel, ChannelCloseOk())
+        await peer.expect(ConnectionClose)
+        await peer.send(0, ConnectionCloseOk())
+
+    async with against(V0_9_1, serve, close_timeout=20) as connection, connection:
+        native = amqp091.native(connection)
+        with pytest.raises(RequestRefused):
+            await native.declare_queue("q")
+        assert (await native.declare_queue("q")).name == "q"

@@ -19,7 +19,14 @@ from ....engine import (
     QueryQueue,
     QueueFacts,
 )
-from ....errors import AmqpError, EncodeError, LocalProtocolError, RemoteProtocolError, Unsupported
+from ....errors import (
+    AmqpError,
+    EncodeError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestRefused,
+    Unsupported,
+)
 from ....messaging import Error
 from ..._kit.requests import WaitingRequests
 from ..channel import Channel, ChannelUser
@@ -144,10 +151,12 @@ class Declarations(ChannelUser):
 
     def closed(self, error: Error | None) -> None:
         self._is_open = False
-        if error is not None and self._sent is not None:
+        if self._sent is not None and self.session.begun:
             self._sent = None
             is_query = isinstance(self._waiting.oldest.request, QueryQueue | QueryExchange)
-            if is_query and error.condition == "amqp:not-found":
+            if error is None:  # the peer closed the channel with reply code 200
+                self._waiting.fail(RequestRefused())
+            elif is_query and error.condition == "amqp:not-found":
                 self._waiting.answer(None)
             else:
                 self._waiting.refuse(error)

@@ -25,7 +25,7 @@ from ....messaging import Error, Source, Target, TransactionalState
 from ..channel import Channel, ChannelUser
 from ..codes import as_exception
 from ..link import LinkEndpoint
-from ..states import Step
+from ..states import LinkState, Step
 from ..wire.methods import ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare, QueueDeclareOk
 
 if TYPE_CHECKING:
@@ -199,7 +199,12 @@ class ClientLink(LinkEndpoint, ChannelUser):
         self.end(True, error)
 
     def closed(self, error: Error | None) -> None:
-        self.end(True, None if error is None else as_exception(LinkDetached, error))
+        cause: AmqpError | None = None
+        if error is not None:
+            cause = as_exception(LinkDetached, error)
+        elif self.state is not LinkState.DETACHING:
+            cause = LinkDetached()  # the peer closed the channel, and with reply code 200
+        self.end(True, cause)
         self.session.channel_gone(self.channel)
 
     def over(self, error: AmqpError | None) -> None:
