@@ -195,14 +195,15 @@ def test_an_unknown_error_is_not_read() -> None:
         b"\xc1\3\2\x45\x45",  # a key that no dict holds
         b"\xe0\2\0\x40",
         b"\0\x45\x45",
-        b"\xe0\3\x09\x45",
     ],
     ids=bytes.hex,
 )
 def test_each_constructor_in_a_list(item: bytes) -> None:
-    """What costs most memory for its octets, as often as it goes into a list."""
-    content = item * (20_000 // len(item))
-    data = struct.pack(">BII", 0xD0, len(content) + 4, 20_000 // len(item)) + content
+    """What costs most memory for its octets, as often as it goes into a list; all of it is read."""
+    count = 20_000 // len(item)
+    content = item * count
+    data = struct.pack(">BII", 0xD0, len(content) + 4, count) + content
+    assert len(decode(data)) == count
     is_cheap(data, lambda: decode(data))
 
 
@@ -212,8 +213,20 @@ def test_each_constructor_in_a_list(item: bytes) -> None:
 )
 def test_each_constructor_in_an_array(code: int, item: bytes) -> None:
     """The same for the elements of an array."""
-    content = item * (20_000 // len(item))
-    data = struct.pack(">BIIB", 0xF0, len(content) + 5, 20_000 // len(item), code) + content
+    count = 20_000 // len(item)
+    content = item * count
+    data = struct.pack(">BIIB", 0xF0, len(content) + 5, count, code) + content
+    assert len(decode(data)) == count
+    is_cheap(data, lambda: decode(data))
+
+
+def test_arrays_of_empty_lists() -> None:
+    """Many arrays of elements that take no octets are refused, before much of them is made."""
+    item = b"\xe0\2\x09\x45"
+    content = item * 5_000
+    data = struct.pack(">BII", 0xD0, len(content) + 4, 5_000) + content
+    with pytest.raises(DecodeError, match="too many array elements of no width"):
+        decode(data)
     is_cheap(data, lambda: decode(data))
 
 
