@@ -427,7 +427,7 @@ class Broker:
 
     def _room_changed(self, store: Store, vhost: VirtualHostCore) -> None:
         """Stop senders while the disk has little room, so that receivers can free some; or let senders go on."""
-        if vhost.block("disk", store.short):
+        if vhost.admission.block("disk", store.short):
             self._door.blocked_or_not()
         text = f"senders are stopped: {store.short}" if store.short is not None else "senders may go on"
         _log.warning("%s: %s", store.path, text)
@@ -468,7 +468,7 @@ class Broker:
             for vhost in self._vhosts.values():
                 deadlines.append(vhost.expire())
                 vhost.flush()
-                for text in vhost.regulate():
+                for text in vhost.admission.regulate():
                     changed = True
                     _log.warning("%s", text)
             if changed:
@@ -536,19 +536,19 @@ class Broker:
             reason: for peers whose dialect can carry one.
         """
         for vhost in self._vhosts.values():
-            vhost.block("user", reason)
+            vhost.admission.block("user", reason)
         self._door.blocked_or_not()
 
     def unblock(self) -> None:
         """Take messages again, unless memory or the disk is short (`BrokerLimits.memory`, `disk_free`)."""
         for vhost in self._vhosts.values():
-            vhost.block("user", None)
+            vhost.admission.block("user", None)
         self._door.blocked_or_not()
 
     @property
     def blocked(self) -> str | None:
         """The reason why no messages are taken now; None: they are taken."""
-        return self._vhost.blocked
+        return self._vhost.admission.blocked
 
     # Changing users and certificates
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .._arguments import checked
 from ._errors import Refused
-
-if TYPE_CHECKING:
-    pass
 
 SESSIONS: Final = 256
 SESSIONS_IN_AZURE: Final = 5000
 MAX_KEY_LENGTH: Final = 255
 """The most octets of a routing key or binding key that is matched: what the older dialects can carry."""
-LOW_WATERMARK: Final = 0.8
-"""The part of `memory` in use at which stopped senders may go on."""
-HARD_LIMIT: Final = 1.25
-"""The part of `memory` in use at which even messages in flight are refused."""
 
 _BY_USER: Final = ("connections", "link_octets", "nodes", "exchanges", "bindings", "arguments", "memory")
 _OPTIONAL: Final = {"memory", "sessions", *(f"{each}_by_user" for each in _BY_USER)}
@@ -112,122 +103,6 @@ class BrokerLimits:
         if self.sessions is not None:
             return self.sessions
         return SESSIONS_IN_AZURE if azure else SESSIONS
-
-
-class Account:
-    """What one user uses in one virtual host through all connections, and the limits on it.
-
-    Args:
-        on_turn: called when the user's senders are to be stopped or to go on.
-
-    Attributes:
-        nodes: the queues, topics and subscriptions that the user created and that still exist.
-        most_nodes: how many of them there may be.
-        look_for_unused: the virtual host's time from which to look again for unused ones.
-        exchanges, bindings: how many the user made that still exist.
-        arguments: octets of the arguments of what the user declared and still exists.
-        declared: octets that the sessions and links of the user's connections declare.
-        held: octets of memory that the messages sent by the user take, approximately.
-        partial: octets of messages that have arrived from the user only in part.
-        blocked: the reason why the user's senders are stopped; None: they are not.
-        reason: that reason, whether they are stopped or not.
-    """
-
-    held: int
-
-    def __init__(self, user: str, limits: BrokerLimits, on_turn: Callable[[Account], None]) -> None:
-        self.user = user
-        self.nodes: set[object] = set()
-        self.look_for_unused: float = -math.inf
-        self.exchanges = self.bindings = self.arguments = self.declared = self.held = self.partial = 0
-        self.blocked: str | None = None
-        self.most_nodes: int = _or_half(limits.nodes_by_user, limits.nodes)
-        self._most_exchanges = _or_half(limits.exchanges_by_user, limits.exchanges)
-        self._most_bindings = _or_half(limits.bindings_by_user, limits.bindings)
-        self._most_arguments = _or_half(limits.arguments_by_user, limits.all_arguments)
-        of_user = limits.link_octets_by_user
-        self._max_declared = of_user if of_user is not None else 4 * limits.link_octets
-        self._most = limits.memory_by_user
-        if self._most is None and limits.memory is not None:
-            self._most = _or_half(None, limits.memory)
-        self._on_turn = on_turn
-        self.reason: str = f"messages of {self._whose} take {self._most} octets of memory or more"
-
-    def check_nodes(self) -> None:
-        """Check that the user may create one more node.
-
-        Raises:
-            Refused: the user has reached the limit.
-        """
-        check_count(f"queues, topics and subscriptions of {self._whose}", len(self.nodes), self.most_nodes)
-
-    def check_exchanges(self) -> None:
-        """Check that the user may declare one more exchange; see `check_nodes`."""
-        check_count(f"exchanges of {self._whose}", self.exchanges, self._most_exchanges)
-
-    def check_bindings(self) -> None:
-        """Check that the user may make one more binding; see `check_nodes`."""
-        check_count(f"bindings of {self._whose}", self.bindings, self._most_bindings)
-
-    def check_arguments(self, octets: int) -> None:
-        """Check that `octets` more of arguments may be kept; see `check_nodes`."""
-        check_count(f"octets of all arguments of {self._whose}", self.arguments + octets - 1, self._most_arguments)
-
-    def check_declared(self, octets: int) -> None:
-        """Check that sessions and links may declare `octets` more; see `check_nodes`."""
-        check_count(
-            f"octets of what sessions and links of {self._whose} say", self.declared + octets - 1, self._max_declared
-        )
-
-    @property
-    def _whose(self) -> str:
-        return f"user {self.user!r:.80}"
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the messages take too much memory, so that even those in flight are refused."""
-        return self._most is not None and self.held > self._most * HARD_LIMIT
-
-    @property
-    def full(self) -> bool:
-        """Whether the messages take too much memory together with those that have arrived only in part."""
-        return self._most is not None and self.held + self.partial > self._most * HARD_LIMIT
-
-    def hold(self, octets: int) -> None:
-        """Count `octets` more of memory for messages of the user; a negative number counts less."""
-        self.held += octets
-        if self._due:
-            self._on_turn(self)
-
-    @property
-    def _due(self) -> bool:
-        if self._most is None:
-            return False
-        return self.held <= self._most * LOW_WATERMARK if self.blocked is not None else self.held >= self._most
-
-    def turn(self) -> bool:
-        """Stop the user's senders or let them go on, if either is due; return whether that changed."""
-        if not self._due:
-            return False
-        self.blocked = self.reason if self.blocked is None else None
-        return True
-
-
-class Maker:
-    """A connection that creates nodes.
-
-    Attributes:
-        nodes: those that it created and that still exist.
-        account: its user's account; None: it has no user.
-    """
-
-    def __init__(self) -> None:
-        self.nodes: set[object] = set()
-        self.account: Account | None = None
-
-
-def _or_half(limit: int | None, of: int) -> int:
-    return limit if limit is not None else max(1, of // 2)
 
 
 def check_positive(name: str, limit: int | None) -> None:

@@ -18,8 +18,8 @@ from ._users.users import EVERYTHING, Rights
 if TYPE_CHECKING:
     from ..engine import ConnectionTerms, Engine, Link, Request, SenderLink, SessionTerms
     from ..messaging import Error
+    from ._accounts import Maker
     from ._held_up import HeldUp
-    from ._limits import Maker
     from ._queues.topic import Owner
     from ._retained.links import LinkJournal
     from ._services import LinkService

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import uuid
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -17,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ..errors import DecodeError
 from ..messaging import Error, read_properties
 from ..types import Symbol, encode
+from ._accounts import Account, Maker
 from ._address import Kind, exchange_in, is_made_up, prefixed, split_address, usual_kind
+from ._admission import Admission
 from ._deadlines import Deadlines
 from ._errors import Refused as Refused
-from ._limits import HARD_LIMIT, LOW_WATERMARK, Account, BrokerLimits, Maker, check_count, check_name, check_positive
+from ._limits import BrokerLimits, check_count, check_name, check_positive
 from ._log import report
 from ._quarantine import Quarantine
 from ._queues.arguments import Arguments, QueueDeclaration, queue_type
@@ -59,9 +60,6 @@ RETRY = 1.0
 MANAGEMENT = "$management"
 """The node of the AMQP management draft, which this broker does not have."""
 
-
-_MEMORY = "memory"
-"""The name under which the virtual host blocks for lack of memory; `Broker.block` uses another."""
 _SEARCH_PAUSE = 1.0
 """The pause between two searches for unused nodes when there is no room for more and few were found."""
 
@@ -172,10 +170,7 @@ class VirtualHostCore:
         transactions: the open transactions of all peers.
         name_space: the meaning of addresses; None: they are names.
         quarantine: the messages that could not be handled.
-        blocked: the reason why no messages are taken; None: they are taken. `block` changes it.
-        held: octets of all messages in memory, approximately.
-        partial: octets of messages that have arrived only in part.
-        exhausted: whether they are so many that even messages in flight are refused.
+        admission: says whether messages are taken, and counts the memory that they take.
         store: keeps what is durable; None: there is no store.
         next_expiry: when the next message, subscription, link or transaction expires; `on_alarm` is called when that
             becomes earlier.
@@ -190,17 +185,11 @@ class VirtualHostCore:
     ) -> None:
         self.peers: BrokerLimits = settings.peers
         self.maker: Maker | None = None
-        self.held: int = 0
-        self.partial: int = 0
-        self.exhausted: bool = False
-        self._reasons: dict[str, str] = {}  # reasons for taking no messages, by who blocks
-        self._accounts: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()  # by user
-        self._accounts_due: dict[Account, None] = {}  # those whose senders are to be stopped or to go on
+        self.admission: Admission = Admission(settings.peers, on_alarm)
         self._look_for_unused = -math.inf
         self._topics: dict[Topic, None] = {}
         self.nodes: dict[str, Node] = {}
         self.unroutable = 0
-        self.blocked: str | None = None
         self.limits: Limits = settings.limits
         self.next_expiry: float | None = None
         self._on_alarm = on_alarm
@@ -481,13 +470,13 @@ class VirtualHostCore:
         if node.journal is not None:
             node.journal.drop()
         self._unmade(node)
-        self._count_no_more(node)
+        self.admission.count_no_more(node)
         if isinstance(node, Topic):
             self._topics.pop(node, None)
             for subscription in node.subscriptions.values():
                 self._remove_queue(subscription)
                 self._unmade(subscription)
-                self._count_no_more(subscription)
+                self.admission.count_no_more(subscription)
                 if subscription.journal is not None:
                     subscription.journal.drop()
         elif isinstance(node, Queue):
@@ -520,7 +509,7 @@ class VirtualHostCore:
     def _end_subscription(self, subscription: Subscription) -> None:
         self._remove_queue(subscription)
         self._unmade(subscription)
-        self._count_no_more(subscription)
+        self.admission.count_no_more(subscription)
         subscription.topic.unsubscribe(subscription)
         if subscription.journal is not None:
             subscription.journal.drop()
@@ -632,6 +621,11 @@ class VirtualHostCore:
 
     # Passes
 
+    @property
+    def account(self) -> Account | None:
+        """The account of the user whose connection's events are being handled; None: there is no user."""
+        return self.maker.account if self.maker is not None else None
+
     def touch(self, node: Node) -> None:
         """Run a node at the end of this pass, because it has changed."""
         self._touched[node] = None
@@ -649,89 +643,10 @@ class VirtualHostCore:
                 node.run()
             except Exception as error:
                 report(f"the pass of {node.name!r} failed", error)
-            self._count(node)
-        self._watch()
+            self.admission.count(node)
+        self.admission.watch()
 
-    # Memory
-
-    def _count(self, node: Node) -> None:
-        """Update the count of memory by what a node holds now."""
-        if node.counted is not None:
-            held = node.held
-            self.held += held - node.counted
-            node.counted = held
-
-    def _count_no_more(self, node: Node) -> None:
-        self.held -= node.counted or 0
-        node.counted = None
-        node.charge_no_more()
-
-    @property
-    def account(self) -> Account | None:
-        """The account of the user whose connection's events are being handled; None: there is no user."""
-        return self.maker.account if self.maker is not None else None
-
-    def account_of(self, user: str | None) -> Account | None:
-        """Return the account of a user; None for a peer without a name."""
-        if user is None:
-            return None
-        account = self._accounts.get(user)
-        if account is None:
-            account = self._accounts[user] = Account(user, self.peers, self._is_due)
-        return account
-
-    def _is_due(self, account: Account) -> None:
-        self._accounts_due[account] = None
-        self._on_alarm()
-
-    def _watch(self) -> None:
-        """Ask for a call of `regulate` when senders are to be stopped or to go on."""
-        limit = self.peers.memory
-        if limit is None:
-            return
-        self.exhausted = self.held > limit * HARD_LIMIT
-        if self.held <= limit * LOW_WATERMARK if _MEMORY in self._reasons else self.held >= limit:
-            self._on_alarm()
-
-    @property
-    def full(self) -> bool:
-        """Whether messages take too much memory together with those that have arrived only in part."""
-        limit = self.peers.memory
-        return limit is not None and self.held + self.partial > limit * HARD_LIMIT
-
-    def regulate(self) -> list[str]:
-        """Stop senders that use too much memory, or let them go on; return the texts to log."""
-        limit, texts = self.peers.memory, []
-        if limit is None:
-            changed = False
-        elif _MEMORY in self._reasons:
-            changed = self.held <= limit * LOW_WATERMARK and self.block(_MEMORY, None)
-        else:
-            changed = self.held >= limit and self.block(_MEMORY, f"messages take {limit} octets of memory or more")
-        if changed:
-            texts.append(f"senders are stopped: {self.blocked}" if self.blocked is not None else "senders go on")
-        due, self._accounts_due = self._accounts_due, {}
-        for account in due:
-            if account.turn():
-                whose = f"senders of user {account.user!r:.80}"
-                texts.append(f"{whose} are stopped: {account.blocked}" if account.blocked else f"{whose} go on")
-        return texts
-
-    def block(self, whose: str, reason: str | None) -> bool:
-        """Block or unblock for `whose`; return whether the reason told to peers has changed.
-
-        Messages are taken again when nobody blocks.
-
-        Args:
-            whose: names the caller; only the same name ends its block.
-            reason: why no messages are taken; None unblocks.
-        """
-        before = self.blocked
-        self._reasons.pop(whose, None)
-        if reason is not None:
-            self._reasons[whose] = reason
-        self.blocked = next(iter(self._reasons.values()), None)
-        return self.blocked != before
+    # Time
 
     def alarm(self, timed: Timed, deadline: float) -> None:
         """Call `timed.expire` at the time `deadline` of the broker's clock, if not earlier.
@@ -754,7 +669,7 @@ class VirtualHostCore:
             if following is not None:
                 self._deadlines.hasten(timed, following)
             if isinstance(timed, Queue):
-                self._count(timed)
+                self.admission.count(timed)
         self.next_expiry = self._deadlines.first
         return self.next_expiry
 

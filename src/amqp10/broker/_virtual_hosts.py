@@ -77,7 +77,7 @@ class VirtualHost:
     @property
     def blocked(self) -> str | None:
         """The reason why no messages are taken now; None: they are taken."""
-        return self._vhost.blocked
+        return self._vhost.admission.blocked
 
     @property
     def quarantine(self) -> Quarantine:

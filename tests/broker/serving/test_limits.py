@@ -336,13 +336,13 @@ class TestCounts:
             assert not second.begun
             settle()
         if by_user:
-            account = vhost.account_of("ann")
+            account = vhost.admission.account_of("ann")
             assert account is not None
             assert account.declared == 0
         client.begin(wordy)
         client.close()
         settle()
-        assert vhost.account_of("ann") is None or vhost.account_of("ann").declared == 0  # type: ignore[union-attr]
+        assert vhost.admission.account_of("ann") is None or vhost.admission.account_of("ann").declared == 0  # type: ignore[union-attr]
 
     @pytest.mark.parametrize("name", NAMES)
     async def test_nodes_of_a_connection(self, name: str) -> None:

@@ -172,9 +172,9 @@ class TestSchedule:
     def test_memory(self) -> None:
         """While senders are stopped, requests bring nothing in."""
         bus = Bus()
-        bus.vhost.block("test", "stopped")
+        bus.vhost.admission.block("test", "stopped")
         assert status(self.ask(bus, Message(b"x"))) == 403
-        bus.vhost.block("test", None)
+        bus.vhost.admission.block("test", None)
         assert status(self.ask(bus, Message(b"x"))) == 200
 
     def test_user_id(self) -> None:

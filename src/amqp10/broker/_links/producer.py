@@ -47,6 +47,7 @@ class ProducerLink(LinkOwner):
         self._link = link
         self._origin = peer.number  # does not change: no-local filters identify the connection by it
         self._vhost = vhost
+        self._memory = vhost.admission.memory
         self.destination = destination
         source = link.remote.source if link.remote is not None else None
         self._may_reject = allows(source, Rejected)  # otherwise a refusal ends the link
@@ -70,9 +71,9 @@ class ProducerLink(LinkOwner):
 
     def on_deliveries(self) -> None:
         account = self._peer.maker.account
-        if self._vhost.exhausted:
+        if self._memory.exhausted:
             self._refuse_all("the broker has no memory left")
-        elif account is not None and account.exhausted:
+        elif account is not None and account.memory.exhausted:
             self._refuse_all(account.reason)
         else:
             self._take()

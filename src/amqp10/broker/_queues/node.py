@@ -19,7 +19,7 @@ from .stream_offsets import NEXT, StreamPosition
 
 if TYPE_CHECKING:
     from ...messaging import Error
-    from .._limits import Account, Maker
+    from .._accounts import Account, Maker
     from .journal import QueueJournal
     from .message import QueuedMessage
     from .selection import Filtering
@@ -230,7 +230,7 @@ class Node(ABC):
         return False
 
     @property
-    def held(self) -> int:
+    def memory(self) -> int:
         """Octets of memory, approximately, that its messages and those reserved by transactions take."""
         return self.reserved_bytes + self.reserved * MESSAGE_OVERHEAD
 
@@ -259,12 +259,12 @@ class Node(ABC):
         """Count `octets` more of memory for a user's messages here; fewer, if negative."""
         if self.counted is not None:
             self.charges[account] = self.charges.get(account, 0) + octets
-            account.hold(octets)
+            account.charge(octets)
 
     def charge_no_more(self) -> None:
         """Stop counting the memory of its messages for their users, because the node is gone."""
         for account, octets in self.charges.items():
-            account.hold(-octets)
+            account.charge(-octets)
         self.charges.clear()
 
     def take(self, entry: QueuedMessage) -> None:

@@ -153,8 +153,8 @@ class Queue(Node):
         return free
 
     @property
-    def held(self) -> int:
-        return super().held + self.bytes + self.depth * MESSAGE_OVERHEAD
+    def memory(self) -> int:
+        return super().memory + self.bytes + self.depth * MESSAGE_OVERHEAD
 
     @property
     def available(self) -> int:

@@ -18,7 +18,7 @@ from .headers_match import Headers, Test, header_match
 from .topic_trie import TopicTrie
 
 if TYPE_CHECKING:
-    from .._limits import Account
+    from .._accounts import Account
     from .._queues.node import Node
 
 

@@ -21,7 +21,7 @@ from .routes import RememberedRoutes, Route
 from .topic_trie import TooManyPlaces
 
 if TYPE_CHECKING:
-    from .._limits import Account
+    from .._accounts import Account
     from .._queues.node import Node
 
 PREDECLARED: Final = {

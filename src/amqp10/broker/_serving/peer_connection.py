@@ -32,9 +32,9 @@ from ...engine import (
 )
 from ...messaging import Error, TransactionalState
 from ...types import Symbol
+from .._accounts import Maker
 from .._errors import Refused
 from .._held_up import HeldUp
-from .._limits import Maker
 from .._links.links import PeerLinks
 from .._links.producer import ProducerLink
 from .._links.user_id import check_user_id
@@ -89,6 +89,7 @@ class PeerConnection(EngineOwner):
     def _enter(self, vhost: VirtualHostCore) -> None:
         """Enter a virtual host; only before a session has begun."""
         self._vhost = vhost
+        self._admission = vhost.admission
         self.open_transactions = vhost.transactions
         self.link_journal = vhost.links.journal
         self.requests = Requests(vhost, self)
@@ -107,7 +108,7 @@ class PeerConnection(EngineOwner):
     @property
     def blocked(self) -> str | None:
         account = self.maker.account
-        return self._vhost.blocked or (account.blocked if account is not None else None)
+        return self._admission.blocked or (account.blocked if account is not None else None)
 
     @property
     def full(self) -> bool:
@@ -171,13 +172,13 @@ class PeerConnection(EngineOwner):
 
         What the only such connection has may exceed a limit that is smaller than a message.
         """
-        vhost, account = self._vhost, self.maker.account
-        vhost.partial += octets
+        memory, account = self._admission.memory, self.maker.account
+        memory.partial_octets += octets
         if account is not None:
-            account.partial += octets
-        if octets <= 0 or vhost.held + vhost.partial <= self.engine.partial:
+            account.memory.partial_octets += octets
+        if octets <= 0 or memory.octets + memory.partial_octets <= self.engine.partial:
             return True
-        return not (vhost.full or (account is not None and account.full))
+        return not (memory.full or (account is not None and account.memory.full))
 
     # Sessions that outlive their connection
 
@@ -250,7 +251,7 @@ class PeerConnection(EngineOwner):
                 self._vhost.maker = None
                 self._enter(hosts[name])
                 self._vhost.maker = self.maker
-        self.maker.account = self._vhost.account_of(self.engine.identity)
+        self.maker.account = self._admission.account_of(self.engine.identity)
         self.engine.partial_keeper = self._partial_changed
         self._partial_changed(self.engine.partial)
         user, by_token = self.engine.identity, None

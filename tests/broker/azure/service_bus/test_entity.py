@@ -133,7 +133,7 @@ class TestSettling:
         bench.queue.complete(token)
         assert (bench.queue.depth, bench.queue.bytes) == (0, 0)
         bench.vhost.flush()
-        assert bench.vhost.held == 0
+        assert bench.vhost.admission.memory.octets == 0
 
     def test_receive_and_delete(self, bench: Bench) -> None:
         """Without locks a message is gone when it is given."""
@@ -432,7 +432,7 @@ class TestReceivers:
         bench.send(Message(b"x"))
         bench.vhost.delete(bench.queue)
         assert isinstance(taker.error, Error)
-        assert (bench.queue.depth, bench.vhost.held) == (0, 0)
+        assert (bench.queue.depth, bench.vhost.admission.memory.octets) == (0, 0)
 
 
 def test_room_of_a_topic() -> None:

@@ -138,7 +138,7 @@ def test_a_commit_waits_too() -> None:
     """A message of a transaction goes when there is room."""
     talk = Talk()
     sender = talk.sender("q")
-    talk.vhost.blocked = "no memory"
+    talk.vhost.admission.blocked = "no memory"
     talk.peer.blocked_or_not()
     coordinator = talk.session.attach_sender(LinkTerms("t", Source(), Coordinator()))
     declared = coordinator.send(Message(AmqpValue(Declare())).encode()).remote_state
@@ -151,7 +151,7 @@ def test_a_commit_waits_too() -> None:
     before = len(talk.there)
     talk.turn()
     assert (discharge.remote_state, b"in it" in talk.there, len(talk.there)) == (None, False, before)
-    talk.vhost.blocked = None
+    talk.vhost.admission.blocked = None
     talk.peer.blocked_or_not()
     for _ in range(20):
         talk.turn()

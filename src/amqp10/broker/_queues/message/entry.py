@@ -32,7 +32,7 @@ from .front import (
 
 if TYPE_CHECKING:
     from ....engine import OutgoingDelivery
-    from ..._limits import Account
+    from ..._accounts import Account
 
 Clock = Callable[[], float]
 

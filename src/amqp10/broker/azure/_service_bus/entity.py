@@ -213,8 +213,8 @@ class Entity(AzureNode):
         return free
 
     @property
-    def held(self) -> int:
-        return super().held + self.bytes + len(self._messages) * MESSAGE_OVERHEAD
+    def memory(self) -> int:
+        return super().memory + self.bytes + len(self._messages) * MESSAGE_OVERHEAD
 
     @property
     def depth(self) -> int:
