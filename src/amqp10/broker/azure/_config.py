@@ -8,17 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike, fspath
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from ..._arguments import check_fields, check_type, file_of, without_secrets
-from ..._azure_rules import CorrelationRuleFilter, Rule, RuleFilter, SqlRuleFilter
+from ..._azure_rules import CORRELATED, CorrelationRuleFilter, Rule, RuleFilter, SqlRuleFilter
 from ..._json import parse_json
+from ._place import FOR_EVER, MAX_LOCK, Place, camel
 from ._service_bus.rules import ActiveRule
 
-_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
-_FOR_EVER: Final = 10_675_199 * 86_400
-"""Seconds of the longest duration in .NET, which stands for no end."""
-_MAX_LOCK: Final = 300.0
 _MIN_IDLE: Final = 300.0
 _MAX_NAME_LENGTH: Final = 260
 _MAX_PARTITIONS: Final = 1024
@@ -45,9 +42,9 @@ class EntityConfig:
         _check_name(f"the name of a {self._kind}", self.name)
         _check_idle(self.auto_delete_on_idle)
         check_type("lock_duration", self.lock_duration, float)
-        if not 0 < self.lock_duration <= _MAX_LOCK:
+        if not 0 < self.lock_duration <= MAX_LOCK:
             raise ValueError(
-                f"lock_duration must be more than 0 and at most {_MAX_LOCK:g} seconds, not {self.lock_duration}"
+                f"lock_duration must be more than 0 and at most {MAX_LOCK:g} seconds, not {self.lock_duration}"
             )
         _check_count("max_delivery_count", self.max_delivery_count)
         _check_seconds("ttl", self.ttl)
@@ -301,12 +298,12 @@ class AzureConfig:
             document = parse_json(text)
         except ValueError as error:
             raise ValueError(f"this is not JSON: {error}") from None
-        top = _Setting(document, "").members({"UserConfig": True})
+        top = Place(document, "").members({"UserConfig": True})
         parts = dict.fromkeys(("Namespaces", "NamespaceConfig", "Logging", "LoggingConfig"), False)
         user = top["UserConfig"].members(parts)
         if not user.keys() & {"Namespaces", "NamespaceConfig"}:
             raise top["UserConfig"].lacks("Namespaces, or NamespaceConfig for Event Hubs")
-        found: dict[str, _Setting] = {}
+        found: dict[str, Place] = {}
         queues: list[QueueConfig] = []
         topics: list[TopicConfig] = []
         if "Namespaces" in user:
@@ -323,125 +320,44 @@ class AzureConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class _Setting:
-    """A value in the file, and its path."""
+class Setting:
+    """A setting of Service Bus: its element in the emulator's file and in XML, and its attribute here.
 
-    value: Any
-    path: str
-
-    def wrong(self, rule: str, value: object) -> ValueError:
-        """Return the error for a value that violates a rule."""
-        return ValueError(f"{self.path or 'the file'} {rule}, not {value!r:.200}")
-
-    def lacks(self, name: str) -> ValueError:
-        """Return the error for a missing member."""
-        return ValueError(f"{self.path or 'the file'} lacks the member {name}")
-
-    def at(self, name: str) -> _Setting:
-        """Return the member of that name."""
-        return _Setting(self.value[name], f"{self.path}.{name}" if self.path else name)
-
-    def members(self, known: dict[str, bool]) -> dict[str, _Setting]:
-        """Return the members of an object; `known` has the allowed names, and whether each is required.
-
-        Raises:
-            ValueError: the value is not an object, lacks a required member, or has an unknown one.
-        """
-        if not isinstance(self.value, dict):
-            raise self.wrong("must be an object", self.value)
-        if unknown := sorted(self.value.keys() - known.keys() - {"$schema"}):
-            raise self.wrong(f"must have only the members {', '.join(known)}", unknown[0])
-        if missing := [name for name, required in known.items() if required and name not in self.value]:
-            raise self.lacks(missing[0])
-        return {name: self.at(name) for name in self.value if name in known}
-
-    def required(self, name: str) -> _Setting:
-        """Return a required member of an object.
-
-        Raises:
-            ValueError: it is missing.
-        """
-        if not isinstance(self.value, dict):
-            raise self.wrong("must be an object", self.value)
-        if name not in self.value:
-            raise self.lacks(name)
-        return self.at(name)
-
-    def items(self) -> list[_Setting]:
-        if not isinstance(self.value, list):
-            raise self.wrong("must be an array", self.value)
-        return [_Setting(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
-
-    def text(self) -> str:
-        if not isinstance(self.value, str):
-            raise self.wrong("must be a string", self.value)
-        return self.value
-
-    def flag(self) -> bool:
-        if not isinstance(self.value, bool):
-            raise self.wrong("must be true or false", self.value)
-        return self.value
-
-    def number(self) -> int:
-        """Return a number of 1 or more, which may be written as a string."""
-        digits = isinstance(self.value, str) and self.value.isascii() and self.value.isdecimal()
-        return _Setting(int(self.value) if digits and len(self.value) < 10 else self.value, self.path).count()
-
-    def count(self) -> int:
-        """Return a number of 1 or more."""
-        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < 1:
-            raise self.wrong("must be a number of 1 or more", self.value)
-        return self.value
-
-    def seconds(self) -> float:
-        """Return the seconds of an ISO 8601 duration of days, hours, minutes and seconds."""
-        try:
-            seconds = read_duration(self.value)
-        except ValueError as error:
-            raise ValueError(f"{self.path or 'the file'} {error}") from None
-        return seconds if seconds is not None else _FOR_EVER
-
-
-def seconds_in(text: object) -> float:
-    """Return the seconds of an ISO 8601 duration of days, hours, minutes and seconds.
-
-    Raises:
-        ValueError: `text` is not a duration, or has no number in it.
+    Attributes:
+        kind: how the value is read: the name of a method of `Place`.
+        in_file: whether the JSON file has it, too.
     """
-    found = _DURATION.fullmatch(text) if isinstance(text, str) else None
-    if found is None or not any(found.groups()):
-        raise ValueError(f'must be a duration such as "PT1M" or "P14DT12H", not {text!r:.200}')
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return days * 86_400 + hours * 3600 + minutes * 60 + seconds
+
+    element: str
+    attribute: str
+    kind: Literal["flag", "count", "seconds", "lock", "entity"]
+    in_file: bool = True
 
 
-def read_duration(text: object) -> float | None:
-    """Return the seconds of an ISO 8601 duration that is longer than 0; None: no end.
-
-    Raises:
-        ValueError: `text` is not such a duration.
-    """
-    total = seconds_in(text)
-    if total <= 0:
-        raise ValueError(f"must be longer than 0 seconds, not {text!r:.200}")
-    return total if total < _FOR_EVER else None
-
-
-_DUPLICATES: Final = dict.fromkeys(
-    ("DefaultMessageTimeToLive", "DuplicateDetectionHistoryTimeWindow", "RequiresDuplicateDetection"), False
+SETTINGS: Final = (
+    Setting("DefaultMessageTimeToLive", "ttl", "seconds"),
+    Setting("AutoDeleteOnIdle", "auto_delete_on_idle", "seconds", in_file=False),
+    Setting("LockDuration", "lock_duration", "lock"),
+    Setting("RequiresSession", "requires_session", "flag"),
+    Setting("DeadLetteringOnMessageExpiration", "dead_letter_expired", "flag"),
+    Setting("MaxDeliveryCount", "max_delivery_count", "count"),
+    Setting("ForwardTo", "forward_to", "entity"),
+    Setting("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to", "entity"),
+    Setting("DeadLetteringOnFilterEvaluationExceptions", "dead_letter_filter_errors", "flag"),
+    Setting("FilteringMessagesBeforePublishing", "filtering_messages_before_publishing", "flag", in_file=False),
 )
-_RECEIVED: Final = dict.fromkeys(
-    (
-        *("DeadLetteringOnMessageExpiration", "DefaultMessageTimeToLive", "ForwardDeadLetteredMessagesTo", "ForwardTo"),
-        *("LockDuration", "MaxDeliveryCount", "RequiresSession"),
-    ),
-    False,
-)
-_FILTER_ERRORS: Final = "DeadLetteringOnFilterEvaluationExceptions"
-_USUAL_WINDOW: Final = 600.0
+USUAL_WINDOW: Final = 600.0
+DETECTS_DUPLICATES: Final = "RequiresDuplicateDetection"
+DUPLICATE_WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
+"""Two elements that are one attribute: `duplicate_window`, which is None without detection."""
 
 
-def _named(place: _Setting | None, found: dict[str, _Setting], *, checks: bool = True) -> Iterator[_Setting]:
+def settings_of(config: object) -> list[Setting]:
+    """Return the settings that a configuration, or its class, has."""
+    return [each for each in SETTINGS if hasattr(config, each.attribute)]
+
+
+def _named(place: Place | None, found: dict[str, Place], *, checks: bool = True) -> Iterator[Place]:
     """Yield the items of an array, whose names must differ from each other and those in `found`."""
     for item in place.items() if place is not None else []:
         name = item.required("Name")
@@ -456,7 +372,7 @@ def _named(place: _Setting | None, found: dict[str, _Setting], *, checks: bool =
         yield item
 
 
-def _only(place: _Setting) -> _Setting:
+def _only(place: Place) -> Place:
     """Return the only item of an array of namespaces."""
     namespaces = place.items()
     if len(namespaces) != 1:
@@ -464,7 +380,7 @@ def _only(place: _Setting) -> _Setting:
     return namespaces[0]
 
 
-def _event_hub(place: _Setting) -> EventHubConfig:
+def _event_hub(place: Place) -> EventHubConfig:
     members = place.members({"Name": True, "PartitionCount": True, "ConsumerGroups": False})
     listed = members["ConsumerGroups"].items() if "ConsumerGroups" in members else []
     groups = [each.members({"Name": True})["Name"].text() for each in listed]
@@ -475,46 +391,41 @@ def _event_hub(place: _Setting) -> EventHubConfig:
         raise ValueError(text if text.startswith(place.path) else f"{place.path}: {text}") from None
 
 
-def _queue(place: _Setting) -> QueueConfig:
+def _queue(place: Place) -> QueueConfig:
     members = place.members({"Name": True, "Properties": False})
-    properties = members["Properties"].members(_RECEIVED | _DUPLICATES) if "Properties" in members else {}
-    return QueueConfig(members["Name"].text(), **_received(properties), **_duplicates(properties))
+    return QueueConfig(members["Name"].text(), **_settings(members.get("Properties"), QueueConfig))
 
 
-def _topic(place: _Setting) -> TopicConfig:
+def _topic(place: Place) -> TopicConfig:
     members = place.members({"Name": True, "Properties": False, "Subscriptions": False})
-    properties = members["Properties"].members(_DUPLICATES) if "Properties" in members else {}
-    settings = _duplicates(properties)
-    if "DefaultMessageTimeToLive" in properties:
-        settings["ttl"] = _ttl(properties["DefaultMessageTimeToLive"])
+    settings = _settings(members.get("Properties"), TopicConfig)
     subscriptions = [_subscription(each) for each in _named(members.get("Subscriptions"), {})]
     return TopicConfig(members["Name"].text(), subscriptions, **settings)
 
 
-def _subscription(place: _Setting) -> SubscriptionConfig:
+def _subscription(place: Place) -> SubscriptionConfig:
     members = place.members({"Name": True, "Properties": False, "Rules": False})
-    properties = members["Properties"].members({**_RECEIVED, _FILTER_ERRORS: False}) if "Properties" in members else {}
-    settings = _received(properties)
-    if _FILTER_ERRORS in properties:
-        settings["dead_letter_filter_errors"] = properties[_FILTER_ERRORS].flag()
+    settings = _settings(members.get("Properties"), SubscriptionConfig)
     if rules := [_rule(each) for each in _named(members.get("Rules"), {}, checks=False)]:
         settings["rules"] = rules
     return SubscriptionConfig(members["Name"].text(), **settings)
 
 
-_CORRELATED: Final = {
-    "ContentType": "content_type",
-    "CorrelationId": "correlation_id",
-    "Label": "label",
-    "MessageId": "message_id",
-    "ReplyTo": "reply_to",
-    "ReplyToSessionId": "reply_to_session_id",
-    "SessionId": "session_id",
-    "To": "to",
-}
+def _settings(place: Place | None, config: type) -> dict[str, Any]:
+    """Read the settings of a configuration of that class."""
+    if place is None:
+        return {}
+    known = {each.element: each for each in settings_of(config) if each.in_file}
+    duplicates = (DETECTS_DUPLICATES, DUPLICATE_WINDOW) if hasattr(config, "duplicate_window") else ()
+    members = place.members(dict.fromkeys((*known, *duplicates), False))
+    found = {each.attribute: getattr(members[name], each.kind)() for name, each in known.items() if name in members}
+    window = members[DUPLICATE_WINDOW].seconds() or FOR_EVER if DUPLICATE_WINDOW in members else USUAL_WINDOW
+    if DETECTS_DUPLICATES in members and members[DETECTS_DUPLICATES].flag():
+        found["duplicate_window"] = window
+    return found
 
 
-def _rule(place: _Setting) -> Rule:
+def _rule(place: Place) -> Rule:
     members = place.members({"Name": True, "Properties": True})
     kinds = {"FilterType": True, "SqlFilter": False, "CorrelationFilter": False, "Action": False}
     of_rule = members["Properties"].members(kinds)
@@ -526,8 +437,9 @@ def _rule(place: _Setting) -> Rule:
             passes = SqlRuleFilter(_expression(members["Properties"], "SqlFilter"))
         elif kind.value.casefold() == "correlation":
             fields = members["Properties"].required("CorrelationFilter")
-            of_it = fields.members(dict.fromkeys((*_CORRELATED, "Properties"), False))
-            texts = {_CORRELATED[each]: of_it[each].text() for each in of_it if each != "Properties"}
+            names = {camel(name): name for name in CORRELATED}
+            of_it = fields.members(dict.fromkeys((*names, "Properties"), False))
+            texts = {names[each]: of_it[each].text() for each in of_it if each != "Properties"}
             properties = of_it["Properties"].value if "Properties" in of_it else {}
             if not isinstance(properties, dict):
                 raise of_it["Properties"].wrong("must be an object", properties)
@@ -542,44 +454,9 @@ def _rule(place: _Setting) -> Rule:
         raise ValueError(text if text.startswith(place.path) else f"{place.path}: {text}") from None
 
 
-def _expression(place: _Setting, name: str) -> str:
+def _expression(place: Place, name: str) -> str:
     members = place.required(name).members({"SqlExpression": True, "Parameters": False, "CompatibilityLevel": False})
     return members["SqlExpression"].text()
-
-
-def _received(properties: dict[str, _Setting]) -> dict[str, Any]:
-    """Read the settings that queues and subscriptions share."""
-    settings: dict[str, Any] = {}
-    for forward, name in (("ForwardTo", "forward_to"), ("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to")):
-        if forward in properties and properties[forward].text():
-            settings[name] = properties[forward].text()
-    if "LockDuration" in properties:
-        settings["lock_duration"] = properties["LockDuration"].seconds()
-        if settings["lock_duration"] > _MAX_LOCK:
-            raise properties["LockDuration"].wrong("must be PT5M or less", properties["LockDuration"].value)
-    if "MaxDeliveryCount" in properties:
-        settings["max_delivery_count"] = properties["MaxDeliveryCount"].count()
-    if "DefaultMessageTimeToLive" in properties:
-        settings["ttl"] = _ttl(properties["DefaultMessageTimeToLive"])
-    if "DeadLetteringOnMessageExpiration" in properties:
-        settings["dead_letter_expired"] = properties["DeadLetteringOnMessageExpiration"].flag()
-    if "RequiresSession" in properties:
-        settings["requires_session"] = properties["RequiresSession"].flag()
-    return settings
-
-
-def _duplicates(properties: dict[str, _Setting]) -> dict[str, Any]:
-    """Read the settings of duplicate detection, which queues and topics share."""
-    window = _USUAL_WINDOW
-    if "DuplicateDetectionHistoryTimeWindow" in properties:
-        window = properties["DuplicateDetectionHistoryTimeWindow"].seconds()
-    detects = "RequiresDuplicateDetection" in properties and properties["RequiresDuplicateDetection"].flag()
-    return {"duplicate_window": window} if detects else {}
-
-
-def _ttl(place: _Setting) -> float | None:
-    seconds = place.seconds()
-    return seconds if seconds < _FOR_EVER else None
 
 
 def _check_count(what: str, count: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import escape
@@ -21,7 +21,16 @@ from ...._azure_rules import (
     TrueRuleFilter,
 )
 from ....types import Described, Symbol
-from .._config import QueueConfig, SubscriptionConfig, TopicConfig, read_duration, seconds_in
+from .._config import (
+    DETECTS_DUPLICATES,
+    DUPLICATE_WINDOW,
+    USUAL_WINDOW,
+    QueueConfig,
+    SubscriptionConfig,
+    TopicConfig,
+    settings_of,
+)
+from .._place import Place, camel, seconds_in
 from .._service_bus.terms import Status
 
 if TYPE_CHECKING:
@@ -38,7 +47,6 @@ _MAX_ELEMENTS: Final = 5000
 _MEGABYTE: Final = 1_048_576
 _USUAL_MEGABYTES: Final = 1024
 _MAX_TEXT_LENGTH: Final = 1024
-_MAX_LOCK: Final = 300.0
 _FOR_EVER: Final = "P10675199DT2H48M5.4775807S"
 _MAX_DUPLICATE_WINDOW: Final = 604_800.0
 _LAST: Final = 253_402_300_799.0
@@ -131,38 +139,23 @@ class Description:
             raise ValueError(f"{name} must have at most {_MAX_TEXT_LENGTH} characters, not {len(text)}")
         return text
 
-    def flag(self, name: str) -> bool:
-        """Return a boolean; False if it is missing.
+    def at(self, name: str) -> _Text:
+        """Return the text of an element with its name; see `text`."""
+        return _Text(self.text(name), name)
 
-        Raises:
-            ValueError: it is neither true nor false.
-        """
-        text = self.text(name)
-        if text.casefold() not in ("", "true", "false", "1", "0"):
-            raise ValueError(f"{name} must be true or false, not {text!r:.200}")
-        return text.casefold() in ("true", "1")
 
-    def number(self, name: str) -> int:
-        """Return a number of 1 or more.
+class _Text(Place):
+    """The text of an element, and the element's name."""
 
-        Raises:
-            ValueError: it is anything else.
-        """
-        text = self.text(name)
-        if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= 1):
-            raise ValueError(f"{name} must be a number of 1 or more, not {text!r:.200}")
-        return int(text)
+    def flag(self) -> bool:
+        if self.value.casefold() not in ("", "true", "false", "1", "0"):
+            raise self.wrong("must be true or false", self.value)
+        return self.value.casefold() in ("true", "1")
 
-    def seconds(self, name: str) -> float | None:
-        """Return the seconds of a duration; None: no end.
-
-        Raises:
-            ValueError: it is not a duration, or has 0 seconds.
-        """
-        try:
-            return read_duration(self.text(name))
-        except ValueError as error:
-            raise ValueError(f"{name} {error}") from None
+    def count(self) -> int:
+        if not (self.value.isascii() and self.value.isdigit() and len(self.value) <= 18 and int(self.value) >= 1):
+            raise self.wrong("must be a number of 1 or more", self.value)
+        return int(self.value)
 
 
 def _local(tag: str) -> str:
@@ -176,15 +169,12 @@ _KEPT: Final = (
 """Settings that have no effect here, and are returned as they were given."""
 _NEWER: Final = "MaxMessageSizeInKilobytes"
 """A setting that the version of 2017 does not have."""
-_WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
+_MAX_SIZE: Final = "MaxSizeInMegabytes"
 _KEYS: Final = "AuthorizationRules"
 _MAX_KEYS: Final = 12
 _TIMESPAN: Final = Symbol("com.microsoft:timespan")
 """Describes a duration, in ticks of 0.1 microseconds, as SDKs send it in properties of messages."""
 _TICKS: Final = 10_000_000
-
-
-_FILTERS_FIRST: Final = "FilteringMessagesBeforePublishing"
 
 
 def kept(described: Description) -> dict[str, str]:
@@ -194,8 +184,8 @@ def kept(described: Description) -> dict[str, str]:
         ValueError: there are too many authorization rules.
     """
     found = {name: described.text(name) for name in _KEPT if name in described}
-    if _WINDOW in described and not described.flag("RequiresDuplicateDetection"):
-        found[_WINDOW] = described.text(_WINDOW)
+    if DUPLICATE_WINDOW in described and not described.at(DETECTS_DUPLICATES).flag():
+        found[DUPLICATE_WINDOW] = described.text(DUPLICATE_WINDOW)
     rules = described.elements.get(_KEYS)
     if rules is not None and len(rules):
         if len(rules) > _MAX_KEYS:
@@ -227,43 +217,22 @@ def config_of(config: Config, described: Description, host: str) -> Config:
         ValueError: a setting is invalid.
     """
     changes: dict[str, Any] = {}
-    if "DefaultMessageTimeToLive" in described:
-        changes["ttl"] = described.seconds("DefaultMessageTimeToLive")
-    if "AutoDeleteOnIdle" in described:
-        changes["auto_delete_on_idle"] = described.seconds("AutoDeleteOnIdle")
-    if isinstance(config, TopicConfig) and _FILTERS_FIRST in described:
-        changes["filtering_messages_before_publishing"] = described.flag(_FILTERS_FIRST)
-    if not isinstance(config, TopicConfig):
-        if "LockDuration" in described:
-            changes["lock_duration"] = described.seconds("LockDuration") or math.inf
-            if changes["lock_duration"] > _MAX_LOCK:
-                raise ValueError(f"LockDuration must be PT5M or less, not {described.text('LockDuration')}")
-        if "MaxDeliveryCount" in described:
-            changes["max_delivery_count"] = described.number("MaxDeliveryCount")
-        if "DeadLetteringOnMessageExpiration" in described:
-            changes["dead_letter_expired"] = described.flag("DeadLetteringOnMessageExpiration")
-        if "RequiresSession" in described:
-            changes["requires_session"] = described.flag("RequiresSession")
-        changes["forward_to"] = _entity_in(described.text("ForwardTo"), host)
-        changes["forward_dead_letters_to"] = _entity_in(described.text("ForwardDeadLetteredMessagesTo"), host)
-    if isinstance(config, SubscriptionConfig):
-        if "DeadLetteringOnFilterEvaluationExceptions" in described:
-            changes["dead_letter_filter_errors"] = described.flag("DeadLetteringOnFilterEvaluationExceptions")
-    else:
+    for setting in settings_of(config):
+        if setting.kind == "entity":
+            changes[setting.attribute] = _entity_in(described.text(setting.element), host)
+        elif setting.element in described:
+            changes[setting.attribute] = getattr(described.at(setting.element), setting.kind)()
+    if not isinstance(config, SubscriptionConfig):
         window = config.duplicate_window
-        detects = (
-            described.flag("RequiresDuplicateDetection")
-            if "RequiresDuplicateDetection" in described
-            else window is not None
-        )
-        if _WINDOW in described:
-            window = described.seconds(_WINDOW) or _LAST
+        detects = described.at(DETECTS_DUPLICATES).flag() if DETECTS_DUPLICATES in described else window is not None
+        if DUPLICATE_WINDOW in described:
+            given = described.at(DUPLICATE_WINDOW)
+            window = given.seconds() or _LAST
             if window > _MAX_DUPLICATE_WINDOW:
-                text = described.text(_WINDOW)
-                raise ValueError(f"DuplicateDetectionHistoryTimeWindow must be P7D or less, not {text}")
-        changes["duplicate_window"] = (window or 600.0) if detects else None
-        if "MaxSizeInMegabytes" in described and described.number("MaxSizeInMegabytes") != _megabytes(config.max_size):
-            changes["max_size"] = described.number("MaxSizeInMegabytes") * _MEGABYTE
+                raise given.wrong("must be P7D or less", given.value)
+        changes["duplicate_window"] = (window or USUAL_WINDOW) if detects else None
+        if _MAX_SIZE in described and (megabytes := described.at(_MAX_SIZE).count()) != _megabytes(config.max_size):
+            changes["max_size"] = megabytes * _MEGABYTE
     return replace(config, **changes)
 
 
@@ -314,7 +283,7 @@ def _filter(element: Element) -> RuleFilter:
         raise ValueError(
             f"a filter must be a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not {kind!r:.100}"
         )
-    fields = {name: element.findtext(_BUS + _camel(name)) for name in CORRELATED}
+    fields = {name: element.findtext(_BUS + camel(name)) for name in CORRELATED}
     properties = _pairs(element, "Properties", "a property of a correlation filter")
     return CorrelationRuleFilter(**{name: text for name, text in fields.items() if text}, properties=properties)
 
@@ -328,10 +297,6 @@ def _pairs(element: Element, name: str, what: str) -> dict[str, Any]:
             raise ValueError(f"{what} must have a Key and a Value")
         found[pair.findtext(f"{_BUS}Key") or ""] = _value(value, what)
     return found
-
-
-def _camel(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
 
 
 def _value(element: Element, what: str) -> Any:
@@ -444,36 +409,23 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, old
         older: whether to leave out what the version of 2017 does not have.
     """
     config, entity = declared.config, declared.entity
-    elements: list[tuple[str, str | Element]] = [
-        ("DefaultMessageTimeToLive", _duration(config.ttl)),
-        ("AutoDeleteOnIdle", _duration(config.auto_delete_on_idle)),
-    ]
-    if not isinstance(config, TopicConfig):
+    elements: list[tuple[str, str | Element]] = []
+    for setting in settings_of(config):
+        value = getattr(config, setting.attribute)
+        if setting.kind != "entity":
+            elements.append((setting.element, _WRITERS[setting.kind](value)))
+        elif value is not None:
+            elements.append((setting.element, f"sb://{host}/{value}"))
+    if not isinstance(config, SubscriptionConfig):
         elements += [
-            ("LockDuration", _duration(config.lock_duration)),
-            ("RequiresSession", _flag(config.requires_session)),
-            ("DeadLetteringOnMessageExpiration", _flag(config.dead_letter_expired)),
-            ("MaxDeliveryCount", str(config.max_delivery_count)),
-        ]
-        for name, target in (
-            ("ForwardTo", config.forward_to),
-            ("ForwardDeadLetteredMessagesTo", config.forward_dead_letters_to),
-        ):
-            if target is not None:
-                elements.append((name, f"sb://{host}/{target}"))
-    if isinstance(config, SubscriptionConfig):
-        elements.append(("DeadLetteringOnFilterEvaluationExceptions", _flag(config.dead_letter_filter_errors)))
-    else:
-        elements += [
-            ("MaxSizeInMegabytes", str(_megabytes(config.max_size))),
-            ("RequiresDuplicateDetection", _flag(config.duplicate_window is not None)),
+            (_MAX_SIZE, str(_megabytes(config.max_size))),
+            (DETECTS_DUPLICATES, _flag(config.duplicate_window is not None)),
             ("SizeInBytes", str(entity.bytes)),
             ("IsAnonymousAccessible", "false"),
         ]
     if isinstance(config, TopicConfig):
         correlated = sum(isinstance(rule.filter, CorrelationRuleFilter) for rule in rules)
         elements += [
-            (_FILTERS_FIRST, _flag(config.filtering_messages_before_publishing)),
             ("EnableSubscriptionPartitioning", "false"),
             ("SubscriptionCount", str(len(declared.subscriptions))),
             ("SqlFilterCount", str(len(rules) - correlated)),
@@ -493,7 +445,7 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, old
     usual = {"EnableBatchedOperations": "true", "SupportOrdering": "true"}
     if not isinstance(config, SubscriptionConfig):
         usual |= {"EnablePartitioning": "false", "EnableExpress": "false"}
-        usual[_WINDOW] = _duration(config.duplicate_window or 600.0)
+        usual[DUPLICATE_WINDOW] = _duration(config.duplicate_window or USUAL_WINDOW)
     rest: dict[str, str | Element] = {**usual, **declared.ignored_settings}
     if _KEYS in declared.ignored_settings:
         rest[_KEYS] = read_xml(declared.ignored_settings[_KEYS].encode())
@@ -518,7 +470,7 @@ def describe_rule(rule: Rule, created: float) -> Element:
     element = Element(f"{_BUS}RuleDescription")
     passes = rule.filter
     if isinstance(passes, CorrelationRuleFilter):
-        fields = [(_camel(name), getattr(passes, name)) for name in CORRELATED]
+        fields = [(camel(name), getattr(passes, name)) for name in CORRELATED]
         inside = SubElement(element, f"{_BUS}Filter", {_TYPE: "CorrelationFilter"})
         for name, text in fields:
             if text is not None:
@@ -616,3 +568,12 @@ def _duration(seconds: float | None) -> str:
     date, *times = ["" if not number else f"{number:.6f}".rstrip("0").rstrip(".") + letter for number, letter in parts]
     time = "".join(times)
     return f"P{date}" + (f"T{time}" if time else "") if date or time else "PT0S"
+
+
+_WRITERS: Final[dict[str, Callable[[Any], str]]] = {
+    "flag": _flag,
+    "count": str,
+    "seconds": _duration,
+    "lock": _duration,
+}
+"""What writes each kind of setting."""
