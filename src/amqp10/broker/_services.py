@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class LinkService(ABC):
         """Send answers that wait, because a session's window or the output has room again; None: any session's."""
 
     @abstractmethod
-    def check_rights(self) -> None:
-        """Detach the links that are no longer allowed, because a token expired."""
+    def check_rights(self) -> Iterator[None]:
+        """Detach the links that are no longer allowed, because tokens have changed; yield after each look."""
 
     @abstractmethod
     def end(self, link: Link) -> bool:

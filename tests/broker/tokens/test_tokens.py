@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import re
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -14,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import given
+from hypothesis import strategies as st
 
 from amqp10 import (
     Accepted,
@@ -39,14 +42,14 @@ from amqp10 import (
 )
 from amqp10.amqp091 import Native
 from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
-from amqp10.broker._tokens.grants import MAX_AUDIENCES, PeerTokens
-from amqp10.broker._tokens.rules import SasRight, TokenInvalid
+from amqp10.broker._tokens.grants import MAX_AUDIENCES, MAX_SCOPES, PeerTokens
+from amqp10.broker._tokens.rules import SasRight, Scope, TokenInvalid
 from amqp10.rabbitmq import management
 from amqp10.sasl import Mssbcbs
 from amqp10.tokens import sas_signature
 
 from ...kit.broker.wire import Wire
-from ...kit.inside.broker import VirtualHostCore
+from ...kit.inside.broker import Refused, VirtualHostCore
 from ...kit.token_rig import KEY, SECRET, jwt, rules, sas_key, wall
 from ...kit.token_rig import Source as Tokens
 
@@ -308,6 +311,53 @@ def test_most_audiences() -> None:
     tokens.put("sb://ns/0", value)
     with pytest.raises(TokenInvalid, match="at most"):
         tokens.put("sb://ns/one-more", value)
+
+
+def test_most_scopes() -> None:
+    """All tokens of a connection have so many scopes; what is replaced or expires makes room."""
+    now = NOW
+    tokens = PeerTokens(TokenRules([], [JwtKey(SECRET)], clock=lambda: now))
+
+    def token(count: int) -> str:
+        return jwt({"exp": NOW + 60, "scope": " ".join(f"read:*/{number}" for number in range(count))})
+
+    for number in range(MAX_SCOPES // 500):
+        tokens.put(f"sb://ns/{number}", token(500))
+    with pytest.raises(TokenInvalid, match="at most 5000 scopes together"):
+        tokens.put("sb://ns/more", token(1))
+    tokens.put("sb://ns/0", token(400))
+    tokens.put("sb://ns/more", token(100))
+    now += 60
+    tokens.expire()
+    now -= 1
+    for number in range(MAX_SCOPES // 500):
+        tokens.put(f"sb://ns/{number}", token(500))
+    tokens.end_all()
+    tokens.put("sb://ns/more", token(1))
+
+
+def test_the_same_for_many_hosts() -> None:
+    """A token that is put for two hosts counts until the later one expires."""
+    now = NOW
+    tokens = PeerTokens(TokenRules([SasRule("policy", KEY)], clock=lambda: now))
+    tokens.put("sb://one/", signed("sb://one/", int(NOW) + 100))
+    tokens.put("sb://two/", signed("sb://two/", int(NOW) + 50))
+    rights = tokens.rights_in("/", None)
+    assert rights is not None
+    rights.check("read", "orders")
+    now += 60
+    rights.check("read", "orders")
+    now += 60
+    with pytest.raises(Refused):
+        rights.check("read", "orders")
+
+
+@given(st.text("ab*", max_size=8), st.text("ab", max_size=8))
+def test_patterns(pattern: str, text: str) -> None:
+    """In a scope, "*" stands for any text, and nothing else is special."""
+    scope = Scope(frozenset({"read"}), name=pattern)
+    expected = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text)
+    assert scope.covers("read", text, "/") is (expected is not None)
 
 
 # The broker

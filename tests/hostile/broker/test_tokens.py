@@ -6,7 +6,9 @@ import json
 import time
 import traceback
 from base64 import urlsafe_b64encode
-from typing import Any
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -40,11 +42,13 @@ from amqp10.types import Decimal32, ULong
 from ...kit.broker.wire import Wire
 from ...kit.hostile.cbs_server import Server
 from ...kit.hostile.conversations import watching
-from ...kit.inside.broker import PeerTokens, VirtualHostCore
+from ...kit.inside.broker import PeerTokens, Refused, Rights, VirtualHostCore
 from ...kit.inside.client import supervisor
 from ...kit.jumping_clock import Backend, jumping
+from ...kit.steps import steps
 from ...kit.token_rig import KEY, SECRET, jwt, rules, wall
 from ...kit.token_rig import Source as Tokens
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.capability("tokens")
 
@@ -106,6 +110,69 @@ def test_long_audiences() -> None:
     assert peer.put(AmqpValue(peer.token), name=AUDIENCE + "x" * 1000) == 202
     assert peer.put(AmqpValue(peer.token), name=AUDIENCE + "x" * 3000) == 401
     assert peer.put(AmqpValue(peer.token), name=AUDIENCE + "/" * 3000) == 401
+
+
+@pytest.mark.parametrize("audience", ["sb://ns/{}", "sb://{}/", "sb://ns/" + "a/" * 20 + "{}"])
+def test_many_audiences(audience: str) -> None:
+    """To check a right costs the same, however many tokens a peer has put for other entities, or for other hosts."""
+    costs = []
+    for count in (2, 500):
+        tokens = PeerTokens(TokenRules([], [JwtKey(SECRET)], clock=lambda: 0.0))
+        for name in ("q", *range(count)):
+            tokens.put(audience.format(name), jwt({"exp": 60, "scope": "read:*/q read:*/s write:*/o*"}))
+        rights = tokens.rights_in("/", None)
+        assert rights is not None
+        name = audience.removeprefix("sb://ns/").format("q") if "ns" in audience else "q"
+        with pytest.raises(Refused):
+            rights.check("configure", name)  # the first check after a change looks at all of them
+        costs.append(steps(partial(_refused, rights, name)))
+    assert costs[1] <= costs[0] + 100
+
+
+def _refused(rights: Rights, name: str, action: Literal["configure", "read"] = "configure") -> None:
+    with pytest.raises(Refused):
+        rights.check(action, name)
+
+
+def test_patterns_that_take_long() -> None:
+    """Nor does a check become slow by many different patterns in a token."""
+    scope = " ".join(f"read:*/*{'a*' * 20}{number}" for number in range(300))
+    tokens = PeerTokens(TokenRules([], [JwtKey(SECRET)], clock=lambda: 0.0))
+    tokens.put(AUDIENCE, jwt({"exp": 60, "scope": scope}))
+    rights = tokens.rights_in("/", None)
+    assert rights is not None
+    rights.check("read", "a" * 100 + "299")
+    assert steps(partial(_refused, rights, "a" * 2000, "read")) < 300 * 700
+
+
+def test_many_links_to_check() -> None:
+    """A peer whose tokens change has its links looked at a few at a time: others have their turn between them."""
+    peer = Putting()
+    assert peer.put(AmqpValue(peer.token)) == 202
+    for number in range(100):
+        peer.receive_from("q", name=str(number))
+    assert len(list(peer.peer.check_rights())) >= 10
+
+
+@pytest.mark.anyio
+async def test_a_token_while_links_are_checked() -> None:
+    """The links that were looked at before it came are looked at again."""
+    async with Broker(None, tokens=rules(), queues=["q"]) as broker, broker.connect(idle_timeout=None) as connection:
+        async with connection.requester("$cbs", reply_to="$cbs") as requester, AsyncExitStack() as stack:
+
+            async def put(scope: str) -> None:
+                said = {"operation": "put-token", "type": "jwt", "name": AUDIENCE}
+                token = jwt({"exp": wall() + 600, "scope": scope})
+                answer = await requester.request(Message(AmqpValue(token), application_properties=said))
+                assert answer.application_properties["status-code"] == 202
+
+            await put("read:*/*")
+            for _ in range(400):
+                await stack.enter_async_context(connection.receiver("q", credit=0))
+            assert broker.queue("q").consumers == 400
+            await put("read:*/* write:*/*")
+            await put("write:*/*")
+            await until(lambda: not broker.queue("q").consumers)
 
 
 # For that of a login

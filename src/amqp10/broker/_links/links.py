@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...engine import (
@@ -446,19 +446,21 @@ class PeerLinks:
         if self.service is not None:
             self.service.ready(session)
 
-    def check_rights(self) -> None:
-        """Detach the links that are no longer allowed."""
+    def check_rights(self) -> Iterator[None]:
+        """Detach the links that are no longer allowed; yield after each look, because there may be many links."""
         for producer in self.producers.values():
             if isinstance(producer, ProducerLink):
                 producer.destination.rights_changed()
         for link, (action, name) in list(self._uses.items()):
-            try:
-                self._peer.rights.check(action, name)
-            except Refused as refusal:
-                link.detach(closed=True, error=refusal.error)
-                self.end(link)
+            if link in self._uses:
+                try:
+                    self._peer.rights.check(action, name)
+                except Refused as refusal:
+                    link.detach(closed=True, error=refusal.error)
+                    self.end(link)
+            yield
         if self.service is not None:
-            self.service.check_rights()
+            yield from self.service.check_rights()
 
     # The end
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import ByteStream
 
 from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Dialect, Engine, Event, Negotiation
@@ -355,17 +356,23 @@ class Connection:
 
     async def _watch_tokens(self, tokens: PeerTokens) -> None:
         """Expire the peer's tokens in time, with the links or the connection that they allow."""
+        changed = anyio.Event()
+        tokens.changed = changed.set
         while True:
-            changed = anyio.Event()
-            tokens.changed = changed.set
             left = tokens.seconds_left
             with anyio.move_on_after(math.inf if left is None else max(0.0, left)):
                 await changed.wait()
-            reason = self._peer.tokens_changed() if self._peer.is_on(self) else None
+            if not self._peer.is_on(self):
+                return  # the connection is ending
+            changed = anyio.Event()  # made before links are checked: another token may come meanwhile
+            tokens.changed = changed.set
+            reason = tokens.expire()
             if reason is not None:
                 _log.warning("%s is closed: %s", self._facts.peer, reason.description)
                 self.close(reason)
                 return
+            for _ in self._peer.check_rights():
+                await anyio.lowlevel.checkpoint()
 
     def opened(self) -> Error | None:
         refusal = self._door.admit(self, self._engine.remote)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 from ...engine import (
     Acquire,
@@ -51,6 +51,9 @@ from .._virtual_hosts import USUAL, not_there, virtual_host_of
 from .transport import Disconnected, PeerTransport
 
 _numbers = itertools.count(1)
+
+_LINKS_AT_ONCE: Final = 10
+"""Links whose rights are checked before others have their turn; a check takes up to some milliseconds."""
 
 
 class PeerConnection(EngineOwner):
@@ -291,16 +294,17 @@ class PeerConnection(EngineOwner):
         self._opened.append(event.session)
         self.links.answer(event.session)
 
-    def tokens_changed(self) -> Error | None:
-        """Expire tokens, and the links that nothing else allows; return the error to close with, or None."""
-        if self.tokens is None:
-            return None
-        reason = self.tokens.expire()
-        if reason is None:
-            self.links.check_rights()
-            self._vhost.flush()
-            self.wake()
-        return reason
+    def check_rights(self) -> Iterator[None]:
+        """Detach the links that are no longer allowed, because tokens have changed.
+
+        It yields after some of them, so that others have their turn: a peer may have thousands of links.
+        """
+        for number, _ in enumerate(self.links.check_rights(), 1):
+            if not number % _LINKS_AT_ONCE:
+                self._vhost.flush()
+                yield
+        self._vhost.flush()
+        self.wake()
 
     # Links
 

@@ -12,10 +12,38 @@ from .rules import RIGHT_FOR, TokenInvalid, parts
 
 if TYPE_CHECKING:
     from .._users.users import Action
-    from .rules import Grant, TokenRules
+    from .rules import Grant, Scope, TokenRules
 
 MAX_AUDIENCES: Final = 1000
 """The most tokens that one connection may put at `$cbs`."""
+MAX_SCOPES: Final = 5000
+"""The most scopes of all these tokens."""
+
+
+class _Allowed:
+    """What several grants allow together.
+
+    It is found by the path of each scope, so that a check does not visit all tokens. Equal scopes count once: one token
+    may have been put for a thousand hosts.
+    """
+
+    def __init__(self, grants: Iterable[Grant]) -> None:
+        self._ends: dict[tuple[str, ...], dict[Scope, float]] = {}  # by path: when each scope expires
+        for grant in grants:
+            for scope in grant.scopes:
+                ends = self._ends.setdefault(scope.path, {})
+                ends[scope] = max(ends.get(scope, 0.0), grant.expires_on)
+        self._lengths = {len(path) for path in self._ends}
+
+    def allows(self, action: Action, name: str, virtual_host: str, now: float) -> bool:
+        """Return whether an action with the node `name` is allowed at the time `now`."""
+        path = parts(name)
+        return any(
+            end > now and scope.covers(action, name, virtual_host)
+            for length in self._lengths
+            if length <= len(path)
+            for scope, end in self._ends.get(path[:length], {}).items()
+        )
 
 
 class PeerTokens:
@@ -29,6 +57,8 @@ class PeerTokens:
         self._rules = rules
         self._login: Grant | None = None
         self._put: dict[str, Grant] = {}
+        self._scopes = 0  # of all that were put
+        self._allowed: _Allowed | None = None  # None: the tokens have changed since a right was checked
         self._bare_since = rules.clock()  # the time since when no token was valid
         self._virtual_host = ""  # no virtual host entered yet
         self.changed: Callable[[], None] = lambda: None
@@ -70,7 +100,7 @@ class PeerTokens:
         if grant.user != self._login.user:
             return "the token is another user's"
         self._login = grant
-        self.changed()
+        self._note_change()
         return None
 
     def put(self, audience: str, token: str) -> None:
@@ -81,9 +111,18 @@ class PeerTokens:
         """
         grant = self._rules.check(token, audience)
         key = "/".join(parts(audience))
-        if key not in self._put and len(self._put) >= MAX_AUDIENCES:
+        before = self._put.get(key)
+        if before is None and len(self._put) >= MAX_AUDIENCES:
             raise TokenInvalid(f"a connection can have tokens for at most {MAX_AUDIENCES} audiences")
+        scopes = self._scopes + len(grant.scopes) - (len(before.scopes) if before is not None else 0)
+        if scopes > MAX_SCOPES:
+            raise TokenInvalid(f"the tokens of a connection can have at most {MAX_SCOPES} scopes together")
         self._put[key] = grant
+        self._scopes = scopes
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self._allowed = None
         self.changed()
 
     def carried(self, token: str, name: str, actions: Iterable[Action]) -> bool:
@@ -98,8 +137,9 @@ class PeerTokens:
         """End all tokens that were put, as if they had expired."""
         if self._put:
             self._put.clear()
+            self._scopes = 0
             self._bare_since = self._rules.clock()
-            self.changed()
+            self._note_change()
 
     def wait_less(self, seconds: float) -> None:
         """Shorten the wait for the first token by `seconds`."""
@@ -114,9 +154,9 @@ class PeerTokens:
             return None
 
         def allows(action: Action, name: str) -> bool:
-            now = self._rules.clock()
-            grants = [self._login] if self._login is not None else self._put.values()
-            return any(each.expires_on > now and each.allows(action, name, virtual_host) for each in grants)
+            if self._allowed is None:
+                self._allowed = _Allowed([self._login] if self._login is not None else self._put.values())
+            return self._allowed.allows(action, name, virtual_host, self._rules.clock())
 
         advice: dict[Action, str] = {}
         if self._rules.sas:
@@ -146,7 +186,8 @@ class PeerTokens:
             return _unauthorized("the token of the login has ended") if self._login.expires_on <= now else None
         had = bool(self._put)
         for key in [key for key, grant in self._put.items() if grant.expires_on <= now]:
-            del self._put[key]
+            self._scopes -= len(self._put.pop(key).scopes)
+            self._allowed = None
         if had and not self._put:
             self._bare_since = now
         if not self._put and self._rules.required and now >= self._bare_since + self._rules.grace:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import fnmatch
 import hmac
 import math
 import re
@@ -169,9 +168,9 @@ class Scope:
 
     Attributes:
         actions: the allowed actions.
-        host: a pattern of virtual hosts.
+        host: a pattern of virtual hosts, in which "*" stands for any text.
         path: the first parts of a name: it includes all names beneath; () includes all names.
-        name: a pattern of names.
+        name: a pattern of names, like that of hosts.
     """
 
     actions: frozenset[Action]
@@ -181,9 +180,11 @@ class Scope:
 
     def allows(self, action: Action, name: str, host: str) -> bool:
         """Return whether the scope allows an action with the node `name` in a virtual host."""
-        if action not in self.actions or not fnmatch.fnmatchcase(host, self.host):
-            return False
-        return fnmatch.fnmatchcase(name, self.name) and parts(name)[: len(self.path)] == self.path
+        return self.covers(action, name, host) and parts(name)[: len(self.path)] == self.path
+
+    def covers(self, action: Action, name: str, host: str) -> bool:
+        """Return the same for a name that is known to be beneath the path."""
+        return action in self.actions and _matches(self.host, host) and _matches(self.name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,9 +396,25 @@ def _scope(word: object) -> Scope | None:
     if read is None:
         return None
     action: Any = read[1]
-    # As in RabbitMQ, only "*" is special.
-    host, name = (re.sub(r"[?\[]", lambda found: f"[{found[0]}]", unquote(part)) for part in read.group(2, 3))
+    host, name = map(unquote, read.group(2, 3))
     return Scope(frozenset({action}), host, name=name)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Return whether a text matches a pattern; as in RabbitMQ, only "*" is special."""
+    first, *others = pattern.split("*")
+    if not others:
+        return text == first
+    last = others.pop()
+    place, end = len(first), len(text) - len(last)
+    if place > end or not text.startswith(first) or not text.endswith(last):
+        return False
+    for part in others:
+        found = text.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True
 
 
 def _octets(text: str) -> bytes:

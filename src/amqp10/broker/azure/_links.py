@@ -223,15 +223,16 @@ class NamespaceLinks(LinkService):
     def ready(self, session: LinkSession | None = None) -> None:
         self._requests.ready(session)
 
-    def check_rights(self) -> None:
-        """Detach the links that are no longer allowed, because a token expired."""
+    def check_rights(self) -> Iterator[None]:
         for link, receiver in list(self._receivers.items()):
-            try:
-                self._peer.rights.check("read", receiver.entity.name)
-            except Refused as refusal:
-                link.detach(closed=True, error=refusal.error)
-                self.end(link)
-        self.hubs.check_rights()
+            if link in self._receivers:
+                try:
+                    self._peer.rights.check("read", receiver.entity.name)
+                except Refused as refusal:
+                    link.detach(closed=True, error=refusal.error)
+                    self.end(link)
+            yield
+        yield from self.hubs.check_rights()
 
     def end(self, link: Link) -> bool:
         """Remove a link that ended; return whether it was one of these."""

@@ -182,13 +182,15 @@ class HubLinks:
             link for link, (to, way) in self._senders.items() if hub in (None, to) and wanted in (None, way)
         ]
 
-    def check_rights(self) -> None:
-        """Detach the links that are no longer allowed, because a token expired."""
-        for reader in list(self._readers.values()):
-            try:
-                self._peer.rights.check("read", reader.address)
-            except Refused as refusal:
-                reader.detach(refusal.error)
+    def check_rights(self) -> Iterator[None]:
+        """Detach the links that are no longer allowed, because tokens have changed; yield after each look."""
+        for link, reader in list(self._readers.items()):
+            if link in self._readers:
+                try:
+                    self._peer.rights.check("read", reader.address)
+                except Refused as refusal:
+                    reader.detach(refusal.error)
+            yield
 
     def end(self, link: Link) -> bool:
         """Remove a link that ended; return whether it was a reader."""
