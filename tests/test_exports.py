@@ -148,7 +148,8 @@ def test_signature_of_messages() -> None:
     parameters = inspect.signature(amqp10.Message).parameters
     assert list(parameters) == ["body", *MessageFields.__annotations__]
     assert parameters["ttl"].annotation == "timedelta | None"
-    assert "subject: 'str | None' = None" in pydoc.plain(pydoc.render_doc(amqp10.Message))
+    shown = pydoc.plain(pydoc.render_doc(amqp10.Message))
+    assert re.search(r"subject: ('?)str \| None\1 = None", shown), shown  # Python 3.14 shows annotations without quotes
 
     class Order(amqp10.Message):
         def __init__(self, number: int) -> None:

@@ -311,3 +311,21 @@ def test_threads_share_it() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert len(_read_compound._keys) <= _read_compound._KEYS_KEPT + 8
+
+
+def test_threads_share_a_beginning() -> None:
+    """Threads that read maps that begin alike, and go on in other ways, read what was sent while readers are made."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def read(thread: int) -> int:
+        for turn in range(1200):
+            sent = {f"kind {turn // 6}": thread, f"other {(thread + turn) % 6}": turn}
+            assert decode(encode(sent)) == sent
+        return thread
+
+    try:
+        with quick_shapes(before=0, looks=1), plain_readers(), ThreadPoolExecutor(8) as threads:
+            assert list(threads.map(read, range(8))) == list(range(8))
+    finally:
+        sys.setswitchinterval(interval)

@@ -436,10 +436,9 @@ class Shapes:
         """Register the readers of a beginning; forget the oldest ones where there are too many."""
         self._waiting.pop(beginning, None)
         self._kept[beginning] = seen
+        variants = list(seen.variants.values())  # other threads may add one meanwhile
         for table, fits in ((self.readers, _any), (self.simple, _is_simple), (self.symbols, _has_symbols)):
-            table[beginning] = tuple(
-                each.reader for each in seen.variants.values() if each.reader is not None and fits(each)
-            )
+            table[beginning] = tuple(each.reader for each in variants if each.reader is not None and fits(each))
         while len(self._kept) > 1 and self._entries() > _ENTRIES_KEPT:
             oldest = forget_oldest(self._kept)
             for table in (self.readers, self.simple, self.symbols):
