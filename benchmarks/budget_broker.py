@@ -180,6 +180,11 @@ async def broker_fill_expiry(peer: Peer, count: Count, payloads: list[bytes]) ->
     await broker_fill(peer, count, payloads)
 
 
+async def broker_fill_expiry_grouped(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """The expiry is behind eight other properties, and before a group."""
+    await broker_fill(peer, count, payloads)
+
+
 async def broker_fill_annotated(peer: Peer, count: Count, payloads: list[bytes]) -> None:
     """With delivery annotations, which the broker drops, and with all thirteen properties counted, as pyamqp has."""
     await broker_fill(peer, count, payloads)
@@ -211,7 +216,8 @@ async def broker_through_0_9_1(peer: Peer, count: Count, payloads: list[bytes]) 
 
 BROKER_WORKLOADS: tuple[Workload, ...] = (
     *(broker_through, broker_fill, broker_drain, broker_fill_stored, broker_drain_stored),
-    *(broker_fill_ttl, broker_drain_ttl, broker_fill_expiry, broker_fill_annotated, broker_browse),
+    *(broker_fill_ttl, broker_drain_ttl, broker_fill_expiry, broker_fill_expiry_grouped),
+    *(broker_fill_annotated, broker_browse),
     *(broker_fill_transaction, broker_drain_selector, broker_through_0_9_1),
 )
 
@@ -221,6 +227,7 @@ FIELDS: dict[Workload, dict[str, Any]] = {
     broker_fill_ttl: {"ttl": timedelta(hours=1)},
     broker_drain_ttl: {"ttl": timedelta(hours=1)},
     broker_fill_expiry: {"absolute_expiry_time": datetime(2100, 1, 1, tzinfo=UTC)},
+    broker_fill_expiry_grouped: {"absolute_expiry_time": datetime(2100, 1, 1, tzinfo=UTC), "group_id": "g"},
     broker_fill_annotated: {"delivery_annotations": {"x-opt-lock-token": UUID(int=1)}, "reply_to_group_id": "g"},
 }
 """What the messages of a workload have in addition."""

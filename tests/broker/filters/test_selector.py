@@ -10,11 +10,15 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from amqp10.broker._filters.selector.parser import parse
 from amqp10.broker._filters.selector.tokens import JMS, SQL, Grammar, SelectorError
 from amqp10.broker._filters.selector.values import MAX_PATTERN_LENGTH, MAX_TEXT_LENGTH, Candidate, like
-from amqp10.messaging import Message
+from amqp10.errors import DecodeError
+from amqp10.messaging import Message, PropertyValues
+from amqp10.testing.strategies import messages
 from amqp10.types import Byte, Char, Decimal64, Decimal128, Float, Symbol, UByte, UInt, ULong
 
 from ...kit.inside.broker import QueuedMessage
@@ -474,3 +478,62 @@ def test_names_of_every_alphabet() -> None:
     for name, number in properties.items():
         assert value(f"{name} = {number}", Message(application_properties=properties)) is True
     assert value("size = 1", Message(application_properties={"size": UInt(1), "other": ULong(2)})) is True
+
+
+def seen(source: Candidate | Message) -> str:
+    """The properties and application properties of a message, or what a filter sees of it; "": it is malformed."""
+    read = source.field if isinstance(source, Candidate) else lambda name: getattr(source, name)
+    try:
+        fields = {name: read(name) for name in PropertyValues.__annotations__}
+        return repr((fields, source.application_properties))
+    except DecodeError:
+        return ""
+
+
+@given(messages(), st.sampled_from(["", "s", "s" * 300]), st.integers(0, 80), st.integers(0, 255))
+def test_a_part_alone_is_what_it_is_in_the_whole(message: Message, subject: str, place: int, octet: int) -> None:
+    """With an octet changed, too: a filter sees what the message says, if all of it can be read."""
+    message.subject = subject or None
+    whole = message.encode()
+    changed = bytearray(whole)
+    changed[place % len(changed)] = octet
+    for payload in (whole, bytes(changed)):
+        found = seen(Candidate(QueuedMessage(payload)))
+        try:
+            decoded = Message.decode(payload)
+            decoded.check()
+        except DecodeError:
+            continue
+        assert found == seen(decoded)
+
+
+@pytest.mark.parametrize("name", ["subject", "region"])
+def test_no_other_part_is_decoded(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A selector on a string or an application property does not read the rest of the message."""
+    monkeypatch.setattr("amqp10.broker._filters.selector.values.fast", None)
+    monkeypatch.delattr(Message, "decode")
+    text = "p.subject = 'order.created'" if name == "subject" else "region = 'eu'"
+    assert value(text) is True
+    assert value("p.to IS NULL AND region IS NULL", Message(b"x")) is True
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "0053 73 c0 05 04 40 40 40",  # the list ends before its fields
+        "0053 73 c0 07 04 40 40 40 a1 05 61",  # and within one
+        "0053 73 c0 07 04 40 40 40 a1 01 ff",  # no UTF-8
+        "0053 73 c0 07 04 40 40 40 a3 01 61",  # a symbol
+        "0053 73 d0 00 00",
+        "0053 74 c1 03 02 a1 01",
+        "0053 74 d1 00 00",
+        "0053 74 c1 ff 02 a1 01",
+        "0053 ff",
+        "00",
+    ],
+)
+def test_what_is_malformed_does_not_pass(front: str) -> None:
+    """What a filter asks for is checked as in a message that is read whole."""
+    candidate = Candidate(QueuedMessage(bytes.fromhex(front)))
+    with pytest.raises(DecodeError):
+        assert candidate.field("subject") is candidate.application_properties

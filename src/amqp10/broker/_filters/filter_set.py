@@ -37,7 +37,7 @@ from .predicates import (
 )
 from .selector.parser import parse
 from .selector.tokens import JMS, SQL, Grammar, SelectorError
-from .selector.values import MAX_STEPS, Candidate
+from .selector.values import MAX_STEPS, Candidate, conjunction
 
 # "Impose a limit on the complexity of each filter expression" (AMQP filter expressions, section 7.1).
 _MAX_FILTERS = 16
@@ -96,7 +96,14 @@ def read_filters(
     passes = _all(tests)
     key = encode(list(applied.values()))
     cost = len(key) // _AS_ONE_MORE
-    return applied, Filtering((key, local), lambda entry: passes(entry, {}), passes, cost)
+
+    def passes_known(entry: QueuedMessage, known: dict[str, Any]) -> bool:
+        candidate = known.get("candidate")
+        if candidate is None:
+            candidate = known["candidate"] = Candidate(entry)
+        return not candidate.unreadable and passes(candidate)
+
+    return applied, Filtering((key, local), lambda entry: passes(Candidate(entry)), passes_known, cost)
 
 
 def _refusal(description: str) -> Refused:
@@ -107,23 +114,20 @@ def _is(kind: type[Filter], described: Described) -> bool:
     return described.descriptor in (kind.descriptor_name, kind.descriptor_code)
 
 
-def _all(tests: list[Test]) -> Callable[[QueuedMessage, dict[str, Any]], bool]:
-    def passes(entry: QueuedMessage, known: dict[str, Any]) -> bool:
-        if known.get("unreadable"):
-            return False
+def _all(tests: list[Test]) -> Callable[[Candidate], bool]:
+    """Return a joint test, which keeps within the steps of one message."""
+    one = tests[0] if len(tests) == 1 else conjunction(tests)
+
+    def passes(candidate: Candidate) -> bool:
+        candidate.steps = MAX_STEPS
         try:
-            candidate = known.get("candidate")
-            if candidate is None:
-                candidate = known["candidate"] = Candidate(entry)
-            candidate.steps = MAX_STEPS
-            return all(test(candidate) is True for test in tests)
+            return one(candidate) is True
         except DecodeError:
             # A message that cannot be read does not pass. It is marked, so that no other filter reads it again.
-            known["unreadable"] = True
-            return False
+            candidate.unreadable = True
         except Exception as error:
             report("a filter failed; the message does not pass it", error)
-            return False
+        return False
 
     return passes
 

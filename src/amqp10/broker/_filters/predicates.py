@@ -36,7 +36,7 @@ class Malformed(ValueError):
 def direct_binding(value: Any) -> Test:
     """Make a test whether the subject equals `value`."""
     key = _key(value)
-    return lambda candidate: candidate.message.subject == key
+    return lambda candidate: candidate.field("subject") == key
 
 
 def topic_binding(value: Any) -> Test:
@@ -45,7 +45,7 @@ def topic_binding(value: Any) -> Test:
     fits = topic_test(pattern)
 
     def test(candidate: Candidate) -> bool:
-        subject = candidate.message.subject
+        subject = candidate.field("subject")
         if subject is None or len(subject) > _MAX_KEY_LENGTH:
             return pattern == ["#"]
         return fits(subject.split("."))
@@ -99,7 +99,7 @@ def headers_binding(value: Any) -> Test:
 
 def _there(name: str, wanted: Any) -> Test:
     def test(candidate: Candidate) -> bool:
-        properties = candidate.message.application_properties
+        properties = candidate.application_properties
         return name in properties and (wanted is None or same(plain(properties[name]), wanted))
 
     return test

@@ -49,18 +49,18 @@ def _user(candidate: Candidate) -> str | None:
 
 
 _JMS: Final[dict[str, Value]] = {
-    "JMSCorrelationID": lambda candidate: _identifier(candidate.message.correlation_id),
+    "JMSCorrelationID": lambda candidate: _identifier(candidate.field("correlation_id")),
     "JMSDeliveryMode": lambda candidate: "PERSISTENT" if candidate.message.durable else "NON_PERSISTENT",
-    "JMSDestination": lambda candidate: candidate.message.to,
+    "JMSDestination": lambda candidate: candidate.field("to"),
     "JMSExpiration": lambda candidate: plain(candidate.message.absolute_expiry_time) or 0,
-    "JMSMessageID": lambda candidate: _identifier(candidate.message.message_id),
+    "JMSMessageID": lambda candidate: _identifier(candidate.field("message_id")),
     "JMSPriority": lambda candidate: plain(candidate.message.priority),
     "JMSRedelivered": lambda candidate: candidate.entry.failures > 0,
-    "JMSReplyTo": lambda candidate: candidate.message.reply_to,
+    "JMSReplyTo": lambda candidate: candidate.field("reply_to"),
     "JMSTimestamp": lambda candidate: plain(candidate.message.creation_time) or 0,
-    "JMSType": lambda candidate: candidate.message.subject,
+    "JMSType": lambda candidate: candidate.field("subject"),
     "JMSXDeliveryCount": lambda candidate: candidate.entry.failures + 1,
-    "JMSXGroupID": lambda candidate: candidate.message.group_id,
+    "JMSXGroupID": lambda candidate: candidate.field("group_id"),
     "JMSXGroupSeq": lambda candidate: plain(candidate.message.group_sequence),
     "JMSXUserID": _user,
 }
@@ -69,13 +69,17 @@ _JMS: Final[dict[str, Value]] = {
 # Names of sections
 
 
-def _field(name: str) -> Value:
+def _header(name: str) -> Value:
     return lambda candidate: plain(getattr(candidate.message, name))
+
+
+def _property(name: str) -> Value:
+    return lambda candidate: plain(candidate.field(name))
 
 
 def application_property(name: str) -> Value:
     """Return the value that the application property of this name has."""
-    return lambda candidate: plain(candidate.message.application_properties.get(name))
+    return lambda candidate: plain(candidate.application_properties.get(name))
 
 
 def _annotation(name: str) -> Value:
@@ -83,8 +87,8 @@ def _annotation(name: str) -> Value:
 
 
 _COUNT: Final[dict[str, Value]] = {"delivery_count": lambda candidate: candidate.entry.failures}
-_HEADER_FIELDS: Final[dict[str, Value]] = {name: _field(name) for name in _HEADER} | _COUNT
-_PROPERTIES_FIELDS: Final[dict[str, Value]] = {name: _field(name) for name in _PROPERTIES}
+_HEADER_FIELDS: Final[dict[str, Value]] = {name: _header(name) for name in _HEADER} | _COUNT
+_PROPERTIES_FIELDS: Final[dict[str, Value]] = {name: _property(name) for name in _PROPERTIES}
 _FIELDS: Final[dict[str, dict[str, Value]]] = {
     "amqp": _HEADER_FIELDS | _PROPERTIES_FIELDS,
     "header": _HEADER_FIELDS,

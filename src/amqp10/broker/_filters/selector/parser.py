@@ -22,10 +22,10 @@ from .fields import application_property
 from .tokens import Grammar, SelectorError, Token, tokens, wrong
 from .values import (
     ORDERINGS,
+    Constant,
     Value,
     arithmetic,
     conjunction,
-    constant,
     disjunction,
     equality,
     is_null,
@@ -318,7 +318,7 @@ class Parser:
         if token.kind == "parameter":
             if token.value not in self._grammar.parameters:
                 raise self.wrong(f"the parameter {token.value} has no value", at)
-            return Node("field", constant(plain(self._grammar.parameters[token.value])), at)
+            return Node("field", Constant(plain(self._grammar.parameters[token.value])), at)
         if token.kind == "name":
             try:
                 return Node("field", self._grammar.find(token.value), at)
@@ -334,9 +334,9 @@ class Parser:
             self.expect(")")
             return Node("condition", negation(is_null(field.value)), at)
         if token.kind in ("TRUE", "FALSE"):
-            return Node("condition", constant(token.kind == "TRUE"), at)
+            return Node("condition", Constant(token.kind == "TRUE"), at)
         if token.kind in ("string", "number", "binary"):
-            return Node(token.kind, constant(token.value), at)  # type: ignore[arg-type]
+            return Node(token.kind, Constant(token.value), at)  # type: ignore[arg-type]
         if token.kind == "UTC":
             self.expect("(")
             self.expect(")")

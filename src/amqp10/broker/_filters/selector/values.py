@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from ....messaging import Message
+from ....messaging.sections import APPLICATION_PROPERTIES, MAPS
 from ....types import (
     Byte,
     Decimal32,
@@ -31,6 +32,8 @@ from ....types import (
     ULong,
     UShort,
 )
+from ....types.codec import fast
+from ..._queues.message import UNREAD, application_properties_at, properties_of, text_in
 
 if TYPE_CHECKING:
     from ..._queues.message import QueuedMessage
@@ -41,23 +44,87 @@ milliseconds.
 """
 
 
+# The fields of the properties that are strings in most messages, by their place in the list (§3.2.4).
+_TEXTS: Final = {
+    "message_id": 0,
+    "to": 2,
+    "subject": 3,
+    "reply_to": 4,
+    "correlation_id": 5,
+    "group_id": 10,
+    "reply_to_group_id": 12,
+}
+
+
 class Candidate:
-    """A message as filters see it; only sections that they ask for are decoded.
+    """A message as filters see it; only what they ask for is decoded.
+
+    Application properties are read without the other sections, and a string in the properties without the other fields.
+    So faults in what no filter asks for are not noticed.
 
     Attributes:
         steps: the steps that are left of `MAX_STEPS`.
+        unreadable: whether something that a filter asked for is malformed.
     """
 
-    __slots__ = ("entry", "message", "steps")
-
-    entry: QueuedMessage
-    message: Message
+    __slots__ = ("_application_properties", "_message", "_properties", "entry", "steps", "unreadable")
 
     def __init__(self, entry: QueuedMessage) -> None:
-        self.entry = entry
+        self.entry: QueuedMessage = entry
         self.steps: int = MAX_STEPS
-        # A message of a format other than 0 has no sections that could be read (§2.7.5).
-        self.message = Message.decode(entry.payload) if entry.message_format == 0 else Message()
+        self.unreadable: bool = False
+        self._application_properties: dict[str, Any] | None = None
+        self._message: Message | None = None
+        self._properties: tuple[int, int] | None = None  # where they begin and end, once known
+
+    @property
+    def message(self) -> Message:
+        """The message. One of a format other than 0 has no sections that could be read (§2.7.5)."""
+        message = self._message
+        if message is None:
+            entry = self.entry
+            message = self._message = Message.decode(entry.payload) if entry.message_format == 0 else Message()
+        return message
+
+    @property
+    def application_properties(self) -> dict[str, Any]:
+        """The application properties.
+
+        Raises:
+            DecodeError: they are malformed.
+        """
+        found = self._application_properties
+        if found is None:
+            place = self._place()
+            payload = self.entry.payload
+            span = None if place is None else application_properties_at(payload, place[1])
+            if span is None:
+                found = self.message.application_properties
+            else:
+                found = MAPS[APPLICATION_PROPERTIES].read(payload, span) if span[2] else {}
+            self._application_properties = found
+        return found
+
+    def field(self, name: str) -> Any:
+        """Return a field of the properties.
+
+        Raises:
+            DecodeError: the properties are malformed.
+        """
+        number = _TEXTS.get(name)
+        if number is not None and (place := self._place()) is not None:
+            text = text_in(self.entry.payload, place[0], place[1], number)
+            if text is not UNREAD:
+                return text
+        return getattr(self.message, name)
+
+    def _place(self) -> tuple[int, int] | None:
+        """Return where the properties begin and end; None: read the message."""
+        place = self._properties
+        # The compiled codec reads a message faster than this finds a part of it.
+        if place is None and self._message is None and fast is None and not self.entry.message_format:
+            place = self._properties = properties_of(self.entry.payload)
+        return place
 
 
 def plain(value: Any) -> Any:
@@ -106,9 +173,16 @@ ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def constant(value: Any) -> Value:
-    """Make a literal."""
-    return lambda candidate: value
+class Constant:
+    """A literal."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, candidate: Candidate) -> Any:
+        return self.value
 
 
 # Conditions
@@ -131,10 +205,11 @@ def conjunction(parts: Sequence[Value]) -> Value:
         result: bool | None = True
         for part in parts:
             value = part(candidate)
+            if value is True:
+                continue
             if value is False:
                 return False
-            if value is None:
-                result = None
+            result = None
         return result
 
     return evaluate
@@ -208,6 +283,10 @@ def _affords(candidate: Candidate, left: Any, right: Any) -> bool:
 
 def equality(first: Value, rest: Sequence[tuple[bool, Value]]) -> Value:
     """Make a row of = (True) and <>, which compare numbers, or values of one type, from left to right."""
+    if len(rest) == 1 and isinstance(rest[0][1], Constant) and type(rest[0][1].value) is str:
+        equal, literal = rest[0][0], rest[0][1].value
+        if len(literal) <= SHORT:
+            return _text_equality(first, equal, literal)
 
     def evaluate(candidate: Candidate) -> Any:
         left = first(candidate)
@@ -223,12 +302,24 @@ def equality(first: Value, rest: Sequence[tuple[bool, Value]]) -> Value:
     return evaluate
 
 
+def _text_equality(first: Value, equal: bool, literal: str) -> Value:
+    """Make = or <> with a short string, which most selectors have: comparing it takes no steps."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        left = first(candidate)
+        return None if left is None else (type(left) is str and left == literal) is equal
+
+    return evaluate
+
+
 def ordering(symbol: str, one: Value, other: Value, *, strings: bool, strict: bool = False) -> Value:
     """Make <, <=, > or >=, which compares numbers, and with `strings` also strings and binaries.
 
     With `strict` it raises Incomparable for values of different kinds.
     """
     holds = ORDERINGS[symbol]
+    if isinstance(other, Constant) and _is_number(other.value) and not strict:
+        return _number_ordering(holds, one, other.value)
 
     def evaluate(candidate: Candidate) -> bool | None:
         left = one(candidate)
@@ -244,6 +335,19 @@ def ordering(symbol: str, one: Value, other: Value, *, strings: bool, strict: bo
         if not (strings and type(left) is type(right) and type(left) in (str, bytes)):
             return False
         return holds(left, right) if _affords(candidate, left, right) else None
+
+    return evaluate
+
+
+def _number_ordering(holds: Callable[[Any, Any], bool], one: Value, literal: float) -> Value:
+    """Make <, <=, > or >= with a number, which most selectors have."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        left = one(candidate)
+        kind = type(left)
+        if kind is int or kind is float:
+            return holds(left, literal)
+        return None if left is None else False
 
     return evaluate
 
@@ -363,6 +467,8 @@ def like(pattern: str, escape: str | None) -> Callable[[str], bool]:
     if not rest:
         return lambda text: first.fullmatch(text) is not None
     *middle, last = rest
+    if not middle and not parts[-1]:
+        return lambda text: first.match(text) is not None
     least = sum(lengths)
 
     def fits(text: str) -> bool:

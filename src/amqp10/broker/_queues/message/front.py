@@ -23,7 +23,6 @@ from typing import Final, NamedTuple
 
 from ....errors import DecodeError
 from ....messaging import Header, read_header
-from ....types import skip
 
 APPLICATION_PROPERTIES: Final = 0x74
 DESCRIPTOR_SIZE: Final = 3
@@ -36,6 +35,7 @@ _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 # A valid header in the usual encoding has at most 28 octets. A longer one is not put into the cache of headers.
 _SHORT_HEADER = 32
 _HEADER_SECTION, _DATA_SECTION = (bytes((*_DESCRIBED, code)) for code in (_HEADER, 0x75))
+_HEADER_LIST8 = bytes((*_DESCRIBED, _HEADER, _LIST8))
 _DELIVERY_MAP8, _DELIVERY_MAP32, _MESSAGE_MAP8, _MESSAGE_MAP32 = (
     bytes((*_DESCRIBED, code, kind))
     for code in (_DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS)
@@ -44,25 +44,30 @@ _DELIVERY_MAP8, _DELIVERY_MAP32, _MESSAGE_MAP8, _MESSAGE_MAP32 = (
 _PROPERTIES_LIST0, _PROPERTIES_LIST8, _PROPERTIES_LIST32 = (
     bytes((*_DESCRIBED, _PROPERTIES, kind)) for kind in (_LIST0, _LIST8, _LIST32)
 )
+_APPLICATION_MAP8, _APPLICATION_MAP32 = (bytes((*_DESCRIBED, APPLICATION_PROPERTIES, kind)) for kind in (_MAP8, _MAP32))
 # The usual descriptors of the sections that may follow the header.
 _AFTER_HEADER = frozenset(bytes((*_DESCRIBED, code)) for code in range(_DELIVERY_ANNOTATIONS, _FOOTER + 1))
-_NULL, _UINT, _TIME = 0x40, 0x70, 0x83
+_NULL, _UINT, _TIME, _STRING = 0x40, 0x70, 0x83, 0xA1
 # The octets of a value by its constructor (§1.6). Before the ttl there are a boolean and a ubyte.
 _BEFORE_TTL = {_NULL: 1, 0x41: 1, 0x42: 1, 0x56: 2, 0x50: 2}
-# Before the expiry there are a message-id or two, which may be a ulong or a uuid, and values with their size in the
-# next octet, for which this has 0: binary, string and symbol.
-_BEFORE_EXPIRY = {_NULL: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17, 0xA0: 0, 0xA1: 0, 0xA3: 0}
+# The same of a field of the properties: a null, a message-id that is a ulong or a uuid, a time, a uint. It is 0 for
+# binary, string and symbol with their size in the next octet. Any other leads behind the end of the message.
+_WIDTHS = [1 << 62] * 256
+for _kind, _width in {_NULL: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17, _TIME: 9, 0x43: 1, 0x52: 2, _UINT: 5}.items():
+    _WIDTHS[_kind] = _width
+for _kind in (0xA0, _STRING, 0xA3):
+    _WIDTHS[_kind] = 0
 # absolute-expiry-time is the ninth field of properties (§3.2.4): a shorter list cannot have it. The tenth is
 # creation-time, a timestamp as well.
 _FIELDS_BEFORE_EXPIRY, _FIELDS_TO_CREATION = 8, 10
-_NULL_AND_TIME = bytes((_NULL, _TIME))
 _long_sizes = struct.Struct(">II").unpack_from  # size and count of a list32 or map32
 _time = struct.Struct(">q").unpack_from  # a timestamp, in milliseconds since 1970
 _ZERO = bytes(4)  # a ttl
 _NO_HEADER = (Header(), None, 0)
+_NO_SECTION = (0, 0, 0)
 
 UNREAD: Final = 1 << 63
-"""In place of an expiry: it has to be read, with all that may stand before it. It is greater than any timestamp."""
+"""In place of an expiry or a text: it has to be read, with all that may stand before it. No timestamp is as great."""
 ODD_TTL: Final = -1
 """In place of the place of a ttl: it has none, because its ttl is not in an encoding of four octets."""
 
@@ -153,29 +158,31 @@ def expiry_behind(payload: bytes, at: int) -> int | None:
     benchmarks/budget.py, "broker_fill"
     """
     try:
-        if payload.startswith(_MESSAGE_MAP32, at):
-            at += 8 + _long_sizes(payload, at + 4)[0]
-        elif payload.startswith(_MESSAGE_MAP8, at):
+        if payload.startswith(_MESSAGE_MAP8, at):
             at += 5 + payload[at + 4]
-        if payload.startswith(_PROPERTIES_LIST32, at):
-            size, count = _long_sizes(payload, at + 4)
-            end = at + 8 + size
-        elif payload.startswith(_PROPERTIES_LIST8, at):
+        elif payload.startswith(_MESSAGE_MAP32, at):
+            at += 8 + _long_sizes(payload, at + 4)[0]
+        if payload.startswith(_PROPERTIES_LIST8, at):
             size, count = payload[at + 4], payload[at + 5]
             end = at + 5 + size
+        elif payload.startswith(_PROPERTIES_LIST32, at):
+            size, count = _long_sizes(payload, at + 4)
+            end = at + 8 + size
         else:
             later = payload.startswith(_DESCRIBED, at) and payload[at + 2] > _PROPERTIES
             return None if later or payload.startswith(_PROPERTIES_LIST0, at) else UNREAD
-        # A null before the creation time is either a missing expiry, or the last octet of one. That one would begin at
-        # `end - 18`, with 0x83.
-        if count <= _FIELDS_BEFORE_EXPIRY or (
-            count == _FIELDS_TO_CREATION
-            and payload[end - 10 : end - 8] == _NULL_AND_TIME
-            and payload[end - 18] != _TIME
-        ):
+        # Only a null or a creation time is behind the expiry in most messages. So it is found from the end of the list,
+        # but for an octet of a null that may as well be the last one of a time.
+        if count == _FIELDS_TO_CREATION and payload[end - 9] == _TIME:
+            if payload[end - 10] == _NULL:
+                if payload[end - 18] != _TIME:
+                    return None
+            elif payload[end - 1] != _NULL and payload[end - 18] == _TIME:
+                return _time(payload, end - 17)[0]  # type: ignore[no-any-return]
+        elif count <= _FIELDS_BEFORE_EXPIRY:
             return None
         return _expiry_in(payload, at, end)
-    except (IndexError, DecodeError, struct.error):
+    except (IndexError, struct.error):
         return UNREAD
 
 
@@ -183,20 +190,91 @@ def _expiry_in(payload: bytes, at: int, end: int) -> int | None:
     """Return the expiry in the properties that begin at `at` and end at `end`; fields before it are skipped.
 
     Raises:
-        DecodeError, IndexError: they are malformed.
+        IndexError: they are malformed, or a field before it is in an unusual encoding.
     """
     at += 6 if payload[at + DESCRIPTOR_SIZE] == _LIST8 else 12
     for _ in range(_FIELDS_BEFORE_EXPIRY):
-        try:
-            at += _BEFORE_EXPIRY[payload[at]] or 2 + payload[at + 1]
-        except KeyError:
-            at = skip(payload, at)
+        at += _WIDTHS[payload[at]] or 2 + payload[at + 1]
     if payload[at] == _NULL:
         return None
     if payload[at] != _TIME or at + 9 > end:
         return UNREAD
     moment: int = _time(payload, at + 1)[0]
     return moment
+
+
+def properties_of(payload: bytes) -> tuple[int, int] | None:
+    """Return where the properties of a message begin and end: at the same offset if it has none.
+
+    None: a section before them is not in the usual encoding.
+    """
+    at = 0
+    try:
+        if payload.startswith(_HEADER_SECTION):
+            at = 5 + payload[4] if payload.startswith(_HEADER_LIST8) else _end_of_header(payload)
+        if payload.startswith(_MESSAGE_MAP8, at):
+            at += 5 + payload[at + 4]
+        elif payload.startswith(_MESSAGE_MAP32, at):
+            at += 8 + _long_sizes(payload, at + 4)[0]
+        if payload.startswith(_PROPERTIES_LIST8, at):
+            return at, at + 5 + payload[at + 4]
+        if payload.startswith(_PROPERTIES_LIST32, at):
+            return at, at + 8 + _long_sizes(payload, at + 4)[0]
+        if payload.startswith(_DESCRIBED, at) and _PROPERTIES < payload[at + 2] <= _FOOTER:
+            return at, at
+    except (IndexError, struct.error):
+        pass
+    return None
+
+
+def text_in(payload: bytes, at: int, end: int, number: int) -> str | int | None:
+    """Return the field with this place in the list of the properties, which begin at `at` and end at `end`.
+
+    None: it is null or missing. `UNREAD`: it is no string, or it or a field before it is in an unusual encoding.
+    """
+    if at == end:
+        return None
+    try:
+        if payload[at + DESCRIPTOR_SIZE] == _LIST8:
+            count = payload[at + 5]
+            at += 6
+        else:
+            count = _long_sizes(payload, at + 4)[1]
+            at += 12
+        if number >= count:
+            return None
+        for _ in range(number):
+            at += _WIDTHS[payload[at]] or 2 + payload[at + 1]
+        if payload[at] == _STRING:
+            stop = at + 2 + payload[at + 1]
+            if stop <= end:
+                return payload[at + 2 : stop].decode()
+        elif payload[at] == _NULL and at < end:
+            return None
+    except (IndexError, struct.error, UnicodeDecodeError):
+        pass
+    return UNREAD
+
+
+def application_properties_at(payload: bytes, at: int) -> tuple[int, int, int] | None:
+    """Return where the application properties begin, where their map begins, and where it ends.
+
+    All are 0 in a message without them. None: they are not in the usual encoding, or the payload ends before they do.
+
+    Args:
+        at: where the properties end.
+    """
+    try:
+        if payload.startswith(_APPLICATION_MAP8, at):
+            end = at + 5 + payload[at + 4]
+        elif payload.startswith(_APPLICATION_MAP32, at):
+            end = at + 8 + _long_sizes(payload, at + 4)[0]
+        else:
+            later = payload.startswith(_DESCRIBED, at) and APPLICATION_PROPERTIES < payload[at + 2] <= _FOOTER
+            return _NO_SECTION if later else None
+    except (IndexError, struct.error):
+        return None
+    return (at, at + DESCRIPTOR_SIZE, end) if end <= len(payload) else None
 
 
 @lru_cache(maxsize=64)

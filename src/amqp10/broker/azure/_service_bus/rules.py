@@ -90,12 +90,11 @@ def _predicate(rule_filter: RuleFilter) -> Callable[[Candidate], bool]:
 
 
 def _correlates(rule_filter: CorrelationRuleFilter, candidate: Candidate) -> bool:
-    message = candidate.message
     for name in CORRELATED:
         wanted = getattr(rule_filter, name)
-        if wanted is not None and _text(getattr(message, _FIELDS.get(name, name))) != wanted:
+        if wanted is not None and _text(candidate.field(_FIELDS.get(name, name))) != wanted:
             return False
-    properties = message.application_properties
+    properties = candidate.application_properties
     return all(
         name in properties and same(plain(properties[name]), plain(value))
         for name, value in rule_filter.properties.items()

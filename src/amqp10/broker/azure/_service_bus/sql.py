@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from ..._filters.selector.fields import application_property, section_field
 from ..._filters.selector.parser import Parser, parse
 from ..._filters.selector.tokens import Grammar, SelectorError
-from ..._filters.selector.values import Candidate, Incomparable, Value, constant, plain
+from ..._filters.selector.values import Candidate, Constant, Incomparable, Value, plain
 from ..._queues.message import QueuedMessage
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _find(word: str) -> Value:
         return application_property(name)
     if name.casefold() in _PROPERTIES:
         field = _PROPERTIES[name.casefold()]
-        return lambda candidate: plain(getattr(candidate.message, field))
+        return lambda candidate: plain(candidate.field(field))
     if name.casefold() in _OTHERS:
         return _OTHERS[name.casefold()]
     raise ValueError(f"messages have no sys.{name}")
@@ -174,7 +174,7 @@ def _statement(parser: Parser) -> Change:
     field = _PROPERTIES.get(name.casefold()) if system else None
     if system and field is None:
         raise parser.wrong(f"sys.{name} cannot be set", word.at)
-    value: Value = constant(None)
+    value: Value = Constant(None)
     if not removes:
         parser.expect("=")
         value = parser.value()
