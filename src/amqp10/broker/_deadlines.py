@@ -13,17 +13,22 @@ from __future__ import annotations
 
 import itertools
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Deadlines(Generic[T]):
-    """At most one deadline for each thing; setting a new one replaces the old one."""
+    """At most one deadline for each thing; setting a new one replaces the old one.
 
-    def __init__(self) -> None:
+    Args:
+        sorts: whether things that are due at one moment come in their own order, and not as their deadlines were set.
+    """
+
+    def __init__(self, *, sorts: bool = False) -> None:
+        self._sorts = sorts
         self._times: dict[T, float] = {}
-        self._heap: list[tuple[float, int, T]] = []  # may still have deadlines that were replaced
+        self._heap: list[tuple[float, Any, T]] = []  # may still have deadlines that were replaced or removed
         self._numbers = itertools.count()
 
     def set(self, thing: T, deadline: float | None) -> None:
@@ -32,9 +37,11 @@ class Deadlines(Generic[T]):
             self._times.pop(thing, None)
         else:
             self._times[thing] = deadline
-            heappush(self._heap, (deadline, next(self._numbers), thing))
+            heappush(self._heap, (deadline, thing if self._sorts else next(self._numbers), thing))
         if len(self._heap) > 2 * len(self._times) + 256:
-            self._heap = [(when, next(self._numbers), each) for each, when in self._times.items()]
+            self._heap = [
+                (when, each if self._sorts else next(self._numbers), each) for each, when in self._times.items()
+            ]
             heapify(self._heap)
 
     def hasten(self, thing: T, deadline: float) -> None:
@@ -54,8 +61,20 @@ class Deadlines(Generic[T]):
     def take(self, now: float) -> list[T]:
         """Remove and return the things that are due at `now`, the earliest first."""
         due = []
-        while (first := self.first) is not None and first <= now:
-            thing = heappop(self._heap)[2]
-            del self._times[thing]
+        while (thing := self.pop(now)) is not None:
             due.append(thing)
         return due
+
+    def pop(self, now: float) -> T | None:
+        """Remove and return the earliest thing that is due at `now`; None: nothing is due."""
+        first = self.first
+        if first is None or first > now:
+            return None
+        thing = heappop(self._heap)[2]
+        del self._times[thing]
+        return thing
+
+    def clear(self) -> None:
+        """Remove all deadlines."""
+        self._times.clear()
+        self._heap.clear()

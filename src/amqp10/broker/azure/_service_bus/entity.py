@@ -8,14 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from heapq import heapify, heappop, heappush
-from itertools import count, islice
+from heapq import heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID, uuid4
 
 from ....errors import DecodeError
 from ....messaging import Error
 from ....types import Symbol, decode, encode
+from ..._deadlines import Deadlines
 from ..._errors import Refused
 from ..._log import attempt, dead_letter_observers, notice
 from ..._queues.node import MESSAGE_OVERHEAD, Node, NotTaken
@@ -24,6 +25,7 @@ from .._messages import EntityMessage, State, messages_in
 from .groups import Group, Receiver, SessionReceiver
 from .locks import Lock, Locks
 from .seen_ids import SEEN, SeenIds
+from .sessions import SESSION, Sessions
 from .terms import (
     ARGUMENT_ERROR,
     ENTITY_DISABLED,
@@ -47,10 +49,12 @@ if TYPE_CHECKING:
 UNLIMITED: Final = 1 << 60
 MAX_REASON_LENGTH: Final = 4096
 """The most characters of a dead letter's reason, and of its description."""
-_COUNT, _MESSAGE, _SESSION = "#", "m", "s"
-"""The first letters of keys of records: the number of messages so far, a message, a session; see also `SEEN`."""
+_COUNT, _MESSAGE = "#", "m"
+"""The first letters of keys of records: the number of messages so far, a message; see also `SEEN` and `SESSION`."""
 
 TimerKind = Literal["lock", "scheduled", "death", "session", "patience"]
+Timer = tuple[TimerKind, int | str]
+"""What is due, of a message or a receiver by its number, or of a session by its id."""
 PassOn = Callable[["Entity", EntityMessage], None]
 """Takes a message of an entity that passes all messages on."""
 
@@ -112,12 +116,10 @@ class Entity(AzureNode):
         self._expire_after = expire_after
         self._messages: dict[int, EntityMessage] = {}
         self._all = Group()  # unless each belongs to a session
-        self._groups: dict[str, Group] = {}
+        self._sessions = Sessions()
         self._busy: dict[Group, None] = {}  # those that may have a message for a receiver
-        self._askers: dict[int, SessionReceiver] = {}  # receivers that ask for any session
-        self._numbers = count()
         self._locks = Locks()
-        self._timers: list[tuple[float, TimerKind, Any]] = []  # a heap
+        self._timers: Deadlines[Timer] = Deadlines(sorts=True)
         self._seen = SeenIds()
         self._draining: dict[Receiver, None] = {}
         self._receivers: dict[Receiver, Group] = {}
@@ -143,11 +145,8 @@ class Entity(AzureNode):
             self._restore_message(int(name), content)
         elif kind == SEEN:
             self._seen.restore(content)
-        elif kind == _SESSION:
-            state, updated = decode(content)
-            group = self._session(name)
-            group.state, group.updated = state, updated
-            self.bytes += len(state or b"")
+        elif kind == SESSION:
+            self.bytes += self._sessions.restore(name, content)
         else:
             raise ValueError(f"the key of a record of an entity must not be {key!r:.60}")
 
@@ -161,19 +160,20 @@ class Entity(AzureNode):
         group.count += 1
         self.bytes += message.size
         if message.state == "scheduled":
-            self._at(message.scheduled_for or 0.0, "scheduled", sequence)
+            self._at(message.scheduled_for or 0.0, ("scheduled", sequence))
         if message.expires is not None:
-            self._at(message.expires, "death", sequence)
+            self._at(message.expires, ("death", sequence))
         if lock is not None and group.id is None:  # a session has no receiver after a restart
             token, until = lock
             self._locks.add(Lock(token, message, group, until))
-            self._at(until, "lock", sequence)
+            self._at(until, ("lock", sequence))
         elif message.state == "active":
             self._make_ready(message)
 
     def keep(self, records: Records) -> None:
         """Keep its contents from now on: messages with their locks, ids that were seen, states of sessions."""
         self._seen.keep(records)
+        self._sessions.keep(records)
         self._records = records
 
     def pass_on_restored(self) -> None:
@@ -189,10 +189,6 @@ class Entity(AzureNode):
     def _stored(self, message: EntityMessage) -> bytes:
         lock = self._locks.of_message(message.sequence)
         return message.stored(None if lock is None else (lock.token, lock.own_until))
-
-    def _note_session(self, group: Group) -> None:
-        if self._records is not None:
-            self._records.put(f"{_SESSION}{group.id}", lambda: encode([group.state, group.updated]))
 
     # For the virtual host
 
@@ -318,12 +314,11 @@ class Entity(AzureNode):
             attempt(f"a receiver of {self.name!r}", receiver.node_deleted, error)
         for producer in list(self.producers):
             attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
-        for asker in self._askers.values():
+        for asker in self._sessions.askers.values():
             attempt(f"a receiver of {self.name!r}", asker.refused, error)
         self._receivers.clear()
         self.producers.clear()
-        self._askers.clear()
-        self._groups.clear()
+        self._sessions.clear()
         self._busy.clear()
         self._all = Group()
         self._draining.clear()
@@ -341,7 +336,7 @@ class Entity(AzureNode):
     @property
     def in_use(self) -> bool:
         """Whether somebody receives from it, or has scheduled a message."""
-        return bool(self._receivers or self._askers) or self.count("scheduled") > 0
+        return bool(self._receivers or self._sessions.askers) or self.count("scheduled") > 0
 
     def count(self, state: State) -> int:
         """Return the number of messages in that state."""
@@ -371,7 +366,7 @@ class Entity(AzureNode):
         if scheduled:
             assert message.scheduled_for is not None
             message.state = "scheduled"
-            self._at(message.scheduled_for, "scheduled", message.sequence)
+            self._at(message.scheduled_for, ("scheduled", message.sequence))
         else:
             self._begin(message, now)
         self.touch()
@@ -403,7 +398,7 @@ class Entity(AzureNode):
             return
         if message.ttl is not None:
             message.expires = now + message.ttl / 1000
-            self._at(message.expires, "death", message.sequence)
+            self._at(message.expires, ("death", message.sequence))
         self._make_ready(message)
 
     def _make_ready(self, message: EntityMessage) -> None:
@@ -413,13 +408,7 @@ class Entity(AzureNode):
         self.touch()
 
     def _group_of(self, message: EntityMessage) -> Group:
-        return self._session(message.session_id or "") if self.terms.requires_session else self._all
-
-    def _session(self, session_id: str) -> Group:
-        group = self._groups.get(session_id)
-        if group is None:
-            group = self._groups[session_id] = Group(session_id)
-        return group
+        return self._sessions[message.session_id or ""] if self.terms.requires_session else self._all
 
     def cancel(self, sequences: Iterable[int]) -> None:
         """Cancel scheduled messages.
@@ -472,7 +461,8 @@ class Entity(AzureNode):
         """Remove a receiver. Its locks last until they expire, but a session becomes free with its messages."""
         group = self._receivers.pop(receiver, None)
         self._draining.pop(receiver, None)
-        self._askers = {number: each for number, each in self._askers.items() if each is not receiver}
+        for number in [number for number, each in self._sessions.askers.items() if each is receiver]:
+            self._stop_asking(number)
         if group is None:
             return
         self.accessed = self._clock()  # it was in use until now
@@ -603,7 +593,7 @@ class Entity(AzureNode):
     def _lock(self, message: EntityMessage, group: Group, token: UUID, until: float) -> None:
         self._locks.add(Lock(token, message, group, until))
         if group.id is None:
-            self._at(until, "lock", message.sequence)
+            self._at(until, ("lock", message.sequence))
             self._note(message, lazily=True)
 
     def renew(self, tokens: Iterable[UUID]) -> list[float]:
@@ -618,7 +608,7 @@ class Entity(AzureNode):
         until = self._clock() + self.terms.lock_duration
         for lock in locks.values():
             lock.own_until = until
-            self._at(until, "lock", lock.message.sequence)
+            self._at(until, ("lock", lock.message.sequence))
             self._note(lock.message)
         return [until] * len(locks)
 
@@ -674,6 +664,7 @@ class Entity(AzureNode):
 
     def _unlock(self, lock: Lock) -> EntityMessage:
         self._locks.remove(lock)
+        self._timers.set(("lock", lock.message.sequence), None)
         self._note(lock.message)
         self.touch()
         return lock.message
@@ -717,7 +708,7 @@ class Entity(AzureNode):
 
     def lose_locks(self) -> int:
         """Expire all locks now, including those of sessions; return how many there were."""
-        groups = [group for group in self._groups.values() if group.holder is not None]
+        groups = [group for group in self._sessions if group.holder is not None]
         locks = self._locks.without_session()
         for group in groups:
             self._lose_session(group)
@@ -740,26 +731,27 @@ class Entity(AzureNode):
         if not self.terms.requires_session:
             raise Refused(NOT_ALLOWED, f"{self.name!r} does not require sessions: receive from it without one")
         if session_id is not None:
-            group = self._session(session_id)
+            group = self._sessions[session_id]
             if group.holder is not None:
                 reason = f"the session {session_id!r:.200} of {self.name!r} is locked by another receiver"
                 raise Refused(SESSION_CANNOT_BE_LOCKED, reason)
             self._hold(group, receiver)
             return
-        number = next(self._numbers)
-        self._askers[number] = receiver
-        self._at(self._clock() + patience, "patience", number)
+        self._at(self._clock() + patience, ("patience", self._sessions.ask(receiver)))
         self.touch()
+
+    def _stop_asking(self, number: int) -> SessionReceiver:
+        self._timers.set(("patience", number), None)
+        return self._sessions.askers.pop(number)
 
     def _give_sessions(self) -> None:
         """Give free sessions with messages to the receivers that ask for any, in the order in which they asked."""
-        while self._askers:
-            free = [(sequence, group) for group in self._groups.values() if (sequence := self._first_of(group))]
+        while askers := self._sessions.askers:
+            free = [(sequence, group) for group in self._sessions if (sequence := self._first_of(group))]
             if not free:
                 return
-            number = next(iter(self._askers))
             group = min(free, key=lambda each: each[0])[1]
-            attempt(f"a receiver of {self.name!r}", self._hold, group, self._askers.pop(number))
+            attempt(f"a receiver of {self.name!r}", self._hold, group, self._stop_asking(next(iter(askers))))
 
     def _first_of(self, group: Group) -> int:
         """Return the number of a session's first message; 0: the session is locked, or has no message."""
@@ -776,7 +768,7 @@ class Entity(AzureNode):
         group.holder = receiver
         group.until = self._clock() + self.terms.lock_duration
         self._receivers[receiver] = group
-        self._at(group.until, "session", group.id)
+        self._at(group.until, ("session", group.id))
         try:
             receiver.accepted(group.id, group.until)
         except BaseException:
@@ -786,17 +778,15 @@ class Entity(AzureNode):
     def _free_session(self, group: Group, come_back: Callable[[EntityMessage], None]) -> None:
         """Free a session; messages that its receiver held come back."""
         group.holder = None
+        self._timers.set(("session", group.id or ""), None)
         for lock in self._locks.of_session(group):
             come_back(self._unlock(lock))
         self._drop_if_blank(group)
         self.touch()
 
     def _drop_if_blank(self, group: Group) -> None:
-        if group.id is not None and group.blank:
-            self._groups.pop(group.id, None)
+        if self._sessions.drop_if_blank(group):
             self._busy.pop(group, None)
-            if group.updated is not None and self._records is not None:
-                self._records.remove(f"{_SESSION}{group.id}")
 
     def _lose_session(self, group: Group) -> None:
         """Expire the lock of a session; each message that was locked with it had a failed attempt."""
@@ -816,8 +806,8 @@ class Entity(AzureNode):
             Refused: it is not locked.
         """
         self._pass_time()
-        group = self._groups.get(session_id) if session_id is not None else None
-        if group is None or group.holder is None:
+        group = self._sessions.locked(session_id)
+        if group is None:
             raise Refused(SESSION_LOCK_LOST, f"no receiver has the session {session_id!r:.200} of {self.name!r} locked")
         return group
 
@@ -829,7 +819,7 @@ class Entity(AzureNode):
         """
         group = self._held_session(session_id)
         group.until = self._clock() + self.terms.lock_duration
-        self._at(group.until, "session", session_id)
+        self._at(group.until, ("session", session_id))
         return group.until
 
     def session_state(self, session_id: str) -> bytes | None:
@@ -850,20 +840,17 @@ class Entity(AzureNode):
         before, most = len(group.state or b""), self.limits.bytes
         if most is not None and self.bytes + len(state or b"") - before > most:
             raise Refused("amqp:resource-limit-exceeded", f"{self.name!r} has no room for the state")
-        group.state, group.updated = state or None, self._clock()
-        self._note_session(group)
+        self._sessions.set_state(group, state, self._clock())
         self.bytes += len(state or b"") - before
 
     def sessions(self, updated_after: float | None = None) -> list[str]:
         """Return the sorted ids of sessions with messages or a state, or of those whose state was set after a time."""
         self._pass_time()
         if updated_after is not None:
-            found = {
-                each.id for each in self._groups.values() if each.updated is not None and each.updated > updated_after
-            }
+            found = {each.id for each in self._sessions if each.updated is not None and each.updated > updated_after}
         else:
             found = {message.session_id for message in self._messages.values() if message.state == "active"}
-            found |= {each.id for each in self._groups.values() if each.state is not None}
+            found |= {each.id for each in self._sessions if each.state is not None}
         return sorted(each for each in found if each is not None)
 
     # The fate of messages
@@ -950,6 +937,10 @@ class Entity(AzureNode):
 
     def _remove(self, message: EntityMessage) -> None:
         del self._messages[message.sequence]
+        if message.state == "scheduled":
+            self._timers.set(("scheduled", message.sequence), None)
+        if message.expires is not None:
+            self._timers.set(("death", message.sequence), None)
         if self._records is not None:
             self._records.remove(_key_of(message))
         group = self._group_of(message)
@@ -961,50 +952,38 @@ class Entity(AzureNode):
 
     # Time
 
-    def _at(self, moment: float, kind: TimerKind, what: int | str) -> None:
-        """Set a timer, and the virtual host's alarm, which calls `expire`."""
-        if len(self._timers) > 4 * len(self._messages) + 256:
-            self._timers = list({timer for timer in self._timers if self._counts(*timer)})
-            heapify(self._timers)
-        heappush(self._timers, (moment, kind, what))
-        self._expire_after(moment - self._clock())
+    def _at(self, moment: float, timer: Timer) -> None:
+        """Set a timer, and the virtual host's alarm, which calls `expire`, if no earlier timer has set it."""
+        first = self._timers.first
+        self._timers.set(timer, moment)
+        if first is None or moment < first:
+            self._expire_after(moment - self._clock())
 
     def expire(self, now: float) -> float | None:
         """Do what is due; return when the next thing is due on the broker's clock, which is at `now`."""
         self._pass_time()
-        return now + max(0.0, self._timers[0][0] - self._clock()) if self._timers else None
-
-    def _counts(self, moment: float, kind: TimerKind, what: Any) -> bool:
-        """Return whether a timer still has a meaning."""
-        if kind == "lock":
-            lock = self._locks.of_message(what)
-            return lock is not None and lock.own_until == moment
-        if kind == "session":
-            group = self._groups.get(what)
-            return group is not None and group.holder is not None and group.until == moment
-        if kind == "patience":
-            return what in self._askers
-        return what in self._messages
+        first = self._timers.first
+        return None if first is None else now + max(0.0, first - self._clock())
 
     def _pass_time(self) -> None:
         """Do what is due: expire locks and messages, and make scheduled messages available."""
         now = self._clock()
-        while self._timers and self._timers[0][0] <= now:
-            moment, kind, what = heappop(self._timers)
-            if not self._counts(moment, kind, what):
-                continue
+        while (timer := self._timers.pop(now)) is not None:
             self.touch()
+            what: Any
+            kind, what = timer
             if kind == "lock":
                 lock = self._locks.of_message(what)
-                assert lock is not None  # otherwise `_counts` would be False
+                assert lock is not None  # its timer goes with it
                 self._attempt_failed(self._unlock(lock))
             elif kind == "session":
-                self._lose_session(self._groups[what])
+                self._lose_session(self._sessions[what])
             elif kind == "patience":
                 self._give_sessions()  # a session may have become free just now
-                if (asker := self._askers.pop(what, None)) is not None:
+                if what in self._sessions.askers:
                     reason = f"no session of {self.name!r} with messages came free in time"
-                    attempt(f"a receiver of {self.name!r}", asker.refused, Error(Symbol(TIMEOUT), reason))
+                    error = Error(Symbol(TIMEOUT), reason)
+                    attempt(f"a receiver of {self.name!r}", self._stop_asking(what).refused, error)
             elif kind == "death":
                 # A locked message expires when it comes back, a deferred one when somebody asks for it.
                 if self._messages[what].state == "active" and not self._locks.is_locked(what):
