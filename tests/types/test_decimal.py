@@ -152,3 +152,18 @@ def test_every_pattern_has_a_meaning(kind: tuple[str, int], octets: bytes) -> No
     code, width = kind
     value = decode(bytes.fromhex(code) + octets[:width])
     assert exact(decode(encode(value))) == exact(value)
+
+
+@pytest.mark.parametrize("python", [Decimal32, Decimal64, Decimal128])
+def test_a_signaling_nan_equals_nothing(python: type[Decimal]) -> None:
+    """A signaling NaN of a peer can be compared with any value, also within lists and maps; other numbers as ever."""
+    nan = python("sNaN")
+    for other in (1, 1.5, python("sNaN"), python(1), Decimal(1), Decimal128("NaN"), "x", None, [nan]):
+        for one, two in ((nan, other), (other, nan), ([nan, 1], [other, 1]), ({"a": nan}, {"a": other})):
+            assert one != two
+            assert not one == two  # noqa: SIM201
+    assert python("1.0") == python(1) == Decimal(1) == 1
+    assert python(1) != python(2)
+    assert hash(python(1)) == hash(1)
+    with pytest.raises(TypeError):
+        hash(nan)

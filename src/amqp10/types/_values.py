@@ -13,7 +13,7 @@ The number and text classes only name the AMQP type: `UInt(5) == 5`. Ranges are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar, Final, Literal, get_args
 
 from .._arguments import without_secrets
@@ -118,7 +118,24 @@ class Float(float):
 
 
 class _Decimal(Decimal):
+    """A decimal number. A signaling NaN equals nothing; `Decimal` raises, and a peer may send one in any value."""
+
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return super().__eq__(other)
+        except InvalidOperation:
+            return False
+
+    def __ne__(self, other: object) -> bool:
+        try:
+            return super().__ne__(other)
+        except InvalidOperation:
+            return True
+
+    def __hash__(self) -> int:
+        return super().__hash__()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}('{self}')"

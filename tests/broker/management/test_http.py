@@ -109,6 +109,12 @@ def test_one_topology(ask: Asking, vhost: VirtualHostCore) -> None:
     assert ask("DELETE", "/queues/s/messages")[0] == 400
 
 
+def test_declared_again_with_a_signaling_nan(ask: Asking) -> None:
+    """A queue whose argument is a number differs from one with a signaling NaN there, which equals nothing."""
+    assert ask("PUT", "/queues/q", {"arguments": {"x-max-length": ULong(5)}})[0] == 201
+    assert ask("PUT", "/queues/q", {"arguments": {"x-max-length": Decimal32("sNaN")}})[0] == 409
+
+
 def test_exclusive(vhost: VirtualHostCore) -> None:
     """It is for one connection: others may look, and no more."""
     one, other = Asking(vhost), Asking(vhost)

@@ -13,7 +13,7 @@ from amqp10.broker._routing.exchanges import Exchange
 from amqp10.broker._routing.routes import MAX_KNOWN, RememberedRoutes
 from amqp10.broker._routing.topology import Topology
 from amqp10.messaging import Message
-from amqp10.types import Symbol
+from amqp10.types import Decimal32, Symbol
 
 from ...kit.clock import Clock
 from ...kit.inside.broker import Node, Refused, VirtualHostCore
@@ -187,6 +187,19 @@ def test_unbinding(vhost: VirtualHostCore) -> None:
     assert reached(topology, "amq.headers", "", red) == []
     topology.unbind(exchange, queue, "k")
     assert topology.bound_to(queue) == []
+
+
+def test_arguments_that_equal_nothing(vhost: VirtualHostCore) -> None:
+    """Bindings with a signaling NaN among their arguments, which equals nothing, are made and removed by their key."""
+    arguments = {"n": Decimal32("sNaN")}
+    for _ in range(2):
+        bind(vhost, "amq.headers", "q", arguments=dict(arguments))
+    topology, queue = vhost.topology, vhost.declare("q", "queue")
+    headers = topology.find("amq.headers")
+    assert headers.find(queue, "", {"n": Decimal32("sNaN")}) == []
+    assert len(headers.find(queue, "", None)) == 2
+    topology.unbind(headers, queue, "", None)
+    assert not headers.bindings
 
 
 def test_a_wrong_match_is_not_bound(vhost: VirtualHostCore) -> None:

@@ -259,11 +259,8 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are comparable and equal. A list or map with a signaling NaN equals no other."""
-    try:
-        return alike(one, other) and bool(one == other)
-    except ArithmeticError:
-        return False
+    """Return whether two values are comparable and equal."""
+    return alike(one, other) and bool(one == other)
 
 
 def _affords(candidate: Candidate, left: Any, right: Any) -> bool:
