@@ -191,9 +191,8 @@ def test_unbinding(vhost: VirtualHostCore) -> None:
 
 def test_arguments_that_equal_nothing(vhost: VirtualHostCore) -> None:
     """Bindings with a signaling NaN among their arguments, which equals nothing, are made and removed by their key."""
-    arguments = {"n": Decimal32("sNaN")}
     for _ in range(2):
-        bind(vhost, "amq.headers", "q", arguments=dict(arguments))
+        bind(vhost, "amq.headers", "q", arguments={"n": Decimal32("sNaN")})
     topology, queue = vhost.topology, vhost.declare("q", "queue")
     headers = topology.find("amq.headers")
     assert headers.find(queue, "", {"n": Decimal32("sNaN")}) == []

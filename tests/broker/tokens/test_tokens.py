@@ -84,6 +84,18 @@ def test_sas_right() -> None:
     assert checked(signed("sb://ns"), "sb://ns/queues/orders").allows("read", "orders", "/")
 
 
+def test_audiences_with_the_kind_of_a_node() -> None:
+    """An audience may name the kind of its node first; a queue may have that kind for its name. Others stay shut."""
+    for audience, name in (
+        ("sb://ns/queues/orders", "orders"),
+        ("sb://ns/topics", "topics"),
+        ("sb://ns/queues", "queues"),
+    ):
+        grant = checked(signed(audience), audience)
+        assert grant.allows("read", name, "/")
+        assert not grant.allows("read", "other", "/")
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
@@ -255,15 +267,25 @@ def asymmetric(key: Any, algorithm: str) -> str:
 
 
 def test_jwt_algorithms() -> None:
-    """RS256 and ES256; a public key is no secret, so a token that is signed with it by HS256 counts for nothing."""
+    """RS256 and ES256, with their own keys and signatures of the right size only.
+
+    A public key is no secret, so a token that is signed with it by HS256 counts for nothing.
+    """
     pair, curve = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())
-    for private, algorithm in ((pair, "RS256"), (curve, "ES256")):
+    others = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())
+    for private, other, algorithm in ((pair, others[0], "RS256"), (curve, others[1], "ES256")):
         pem = public_pem(private)
         key = JwtKey(pem, algorithm)  # type: ignore[arg-type]
         assert checked(asymmetric(private, algorithm), None, jwt=[key]).user == "ann"
         confused = jwt({"sub": "eve", "exp": NOW + 60}, secret=pem.decode())
-        wrong_size = asymmetric(private, algorithm)[:-4]
-        for bad in (confused, wrong_size, jwt({"sub": "eve", "exp": NOW + 60}, algorithm="none")):
+        right = asymmetric(private, algorithm)
+        for bad in (
+            confused,
+            asymmetric(other, algorithm),
+            right[:-4],
+            right + "AAAA",
+            jwt({"sub": "eve", "exp": NOW + 60}, algorithm="none"),
+        ):
             with pytest.raises(TokenInvalid):
                 checked(bad, None, jwt=[key])
     with pytest.raises(ValueError, match="not an RSA key"):
@@ -272,6 +294,27 @@ def test_jwt_algorithms() -> None:
         JwtKey(public_pem(pair), "ES256")
     with pytest.raises(ValueError, match="not a public key"):
         JwtKey(SECRET, "RS256")
+
+
+def test_the_largest_that_are_taken() -> None:
+    """A token, an audience and a list of scopes of just the size that is allowed."""
+    claims = {"sub": "ann", "exp": NOW + 60, "scope": " ".join(f"read:*/{number}" for number in range(500))}
+    assert checked(jwt(claims), None).allows("read", "499", "/")
+    for length, why in ((65_536, "neither"), (65_537, "at most 65536 characters")):
+        with pytest.raises(TokenInvalid, match=why):
+            checked("x" * length)
+    audience = "sb://ns/" + "x" * (2048 - 8)
+    assert checked(signed("sb://ns/"), audience)
+    with pytest.raises(TokenInvalid, match="an audience must have at most 2048 characters"):
+        checked(signed("sb://ns/"), audience + "x")
+
+
+def test_keys_are_taken_from_any_iterable() -> None:
+    """Rules and keys that an iterator gave are there for every token, not for the first alone."""
+    both = TokenRules(iter([SasRule("policy", KEY)]), iter([JwtKey(SECRET)]), clock=lambda: NOW)
+    for _ in range(2):
+        assert both.check(signed(), "sb://ns/orders")
+        assert both.check(jwt({"sub": "ann", "exp": NOW + 60})).user == "ann"
 
 
 def test_a_rule_takes_its_rights_from_any_iterable() -> None:
@@ -283,6 +326,8 @@ def test_a_rule_takes_its_rights_from_any_iterable() -> None:
 def test_settings() -> None:
     with pytest.raises(ValueError, match="rights must be some of"):
         SasRule("a", "b", ["Receive"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="rights must be some of"):
+        SasRule("a", "b", iter(["Receive"]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="one of them is empty"):
         SasRule("a", "")
     with pytest.raises(ValueError, match="algorithm must be one of"):
@@ -358,6 +403,57 @@ def test_patterns(pattern: str, text: str) -> None:
     scope = Scope(frozenset({"read"}), name=pattern)
     expected = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text)
     assert scope.covers("read", text, "/") is (expected is not None)
+
+
+def test_tokens_in_requests() -> None:
+    """A token that a request carries allows what it says, in its own virtual host; it is not kept."""
+    tokens = PeerTokens(rules(clock=lambda: NOW))
+    tokens.rights_in("dev", None)
+    sas = signed("sb://ns/orders")
+    assert tokens.carried(sas, "orders", ["read"])
+    assert tokens.carried(signed("sb://ns/"), "orders", ["write"])
+    for wrong in (
+        signed("sb://ns/other"),
+        signed(key="another"),
+        signed(end=int(NOW)),
+        "SharedAccessSignature sig=x",
+        "",
+    ):
+        assert not tokens.carried(wrong, "orders", ["read", "write", "configure"])
+    web = jwt({"exp": NOW + 60, "scope": "read:dev/orders write:prod/orders"})
+    assert tokens.carried(web, "orders", ["write", "read"])
+    assert not tokens.carried(web, "orders", ["write"])
+    assert not tokens.carried(web, "other", ["read"])
+    rights = tokens.rights_in("dev", None)
+    assert rights is not None
+    with pytest.raises(Refused, match="read access"):
+        rights.check("read", "orders")
+
+
+def test_grace() -> None:
+    """Who has no token any more is closed when the time has passed that the rules give, counted from its end."""
+    now = NOW
+    tokens = PeerTokens(rules(clock=lambda: now, required=True, grace=20.0))
+    assert tokens.due == NOW + 20
+    now = NOW + 19.9
+    assert tokens.expire() is None
+    tokens.put("sb://ns/a", signed("sb://ns/", end=int(NOW) + 60))
+    tokens.put("sb://ns/b", signed("sb://ns/", end=int(NOW) + 70))
+    assert tokens.due == NOW + 60
+    now = NOW + 60
+    assert tokens.expire() is None
+    assert tokens.due == NOW + 70
+    now = NOW + 75
+    assert tokens.expire() is None  # the last one went; from now on there is grace
+    now = NOW + 94.9
+    assert tokens.expire() is None
+    now = NOW + 95
+    error = tokens.expire()
+    assert error is not None
+    assert (error.condition, error.description) == ("amqp:unauthorized-access", "no valid token was put for 20 s")
+    free = PeerTokens(rules(clock=lambda: now))
+    assert free.due is None
+    assert free.expire() is None
 
 
 # The broker

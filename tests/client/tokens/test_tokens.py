@@ -28,10 +28,13 @@ from amqp10 import (
     Unsupported,
     XOAuth2,
 )
-from amqp10.broker import Broker, SasRule
+from amqp10.broker import Broker, SasRule, TokenRules
+from amqp10.broker.internals import memory_streams
 from amqp10.engine import dialect_names
+from amqp10.types import Int
 
-from ...kit.token_rig import KEY, Network, Source, logins, rules, sas_key, wall
+from ...kit.hostile.cbs_server import Server
+from ...kit.token_rig import EPOCH, KEY, Network, Source, logins, rules, sas_key, wall
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("tokens")]
 
@@ -460,6 +463,98 @@ async def test_cbs_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
         allowed = CbsTokens(source, clock=wall, allow_insecure=True)
         async with Connection("amqp://ns", tokens=allowed) as connection, connection.sender("q") as sender:
             await sender.send(Message("x"))
+
+
+async def test_cbs_in_the_clear_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that was put on a secure connection is not put on the next one, which is none."""
+    told: list[str] = []
+    check = TokenRules.check
+
+    def heard(self: TokenRules, token: str, audience: str | None = None) -> Any:
+        told.append(token)
+        return check(self, token, audience)
+
+    monkeypatch.setattr(TokenRules, "check", heard)
+    async with Broker(None, tokens=rules(), queues=["q"]) as broker:
+        network = Network(monkeypatch, broker)
+        async with (
+            Connection(
+                "amqp://ns", tokens=CbsTokens(sas_key(), clock=wall), reconnect=QUICK, idle_timeout=None
+            ) as connection,
+            connection.sender("q") as sender,
+        ):
+            await sender.send(Message("x"))
+            assert len(told) == 1
+            network.secure = False
+            await network.cut()
+            with pytest.raises(AuthenticationFailed, match="restored without TLS"), anyio.fail_after(700):
+                while True:
+                    await sender.send(Message("x"))
+            assert network.connected == 2
+    assert len(told) == 1
+
+
+async def test_cbs_while_the_source_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a loss the token that has not ended is put again: nobody asks the source for another."""
+    for end in (EPOCH + 10_000, None):
+        source = Source()
+        given = Token((await source.get_token("")).value, end)
+
+        async def once(scope: str, given: Token = given, source: Source = source) -> Token:
+            source.asked.append(scope)
+            return given
+
+        async with Broker(None, tokens=rules(), queues=["q"]) as broker:
+            network = Network(monkeypatch, broker)
+            tokens = CbsTokens(once, clock=wall)
+            async with (
+                Connection("amqp://ns", tokens=tokens, reconnect=QUICK, idle_timeout=None) as connection,
+                connection.sender("q") as sender,
+            ):
+                await sender.send(Message("x"))
+                await network.cut()
+                await sender.send(Message("y"))
+        assert network.connected == 2
+        assert source.asked == ["", "amqps://ns/q"]
+        assert broker.queue("q").depth == 2
+
+
+async def test_cbs_requests() -> None:
+    """What is told of each token: its kind, what it is for, and its end in milliseconds; all over one pair of links."""
+    requests: list[Message] = []
+
+    def answers(request: Message) -> list[Message | bytes]:
+        requests.append(request)
+        taken = Message(application_properties={"status-code": Int(202)}, correlation_id=request.message_id)
+        return [taken]
+
+    def source(scope: str) -> Token:
+        if scope.endswith("/sas"):
+            return Token("SharedAccessSignature x", wall() + 1000)
+        return Token("a.b.c")
+
+    here, there = memory_streams()
+    async with anyio.create_task_group() as tasks:
+        server = Server(answers)
+        tasks.start_soon(server.serve, there)
+        async with (
+            Connection.over(
+                here, secure=True, tokens=CbsTokens(source, audience=lambda of: f"sb://{of}", clock=wall)
+            ) as connection,
+            connection.sender("ns/sas"),
+            connection.sender("ns/other"),
+            connection.sender("ns/sas"),
+        ):
+            end = wall() + 1000
+            assert len(connection._core.links) == 3 + 2
+        tasks.cancel_scope.cancel()
+    assert [request.body for request in requests] == ["SharedAccessSignature x", "a.b.c"]
+    first, other = (request.application_properties for request in requests)
+    expiration = first.pop("expiration")
+    assert expiration.timestamp() == pytest.approx(end, abs=1)
+    sas, jwt = ("servicebus.windows.net:sastoken", "jwt")
+    assert first == {"operation": "put-token", "type": sas, "name": "sb://ns/sas"}
+    assert other == {"operation": "put-token", "type": jwt, "name": "sb://ns/other"}
 
 
 async def test_cbs_namespace() -> None:
