@@ -25,7 +25,7 @@ class Browsers:
 
     def __init__(self) -> None:
         self.unseen: dict[int, deque[QueuedMessage]] = {}
-        self.line: deque[Consumer] = deque()
+        self.line: list[Consumer] = []
 
     def begin(self, consumer: Consumer, waiting: Iterable[QueuedMessage]) -> None:
         """Add a browser."""

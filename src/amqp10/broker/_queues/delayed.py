@@ -24,7 +24,7 @@ class DelayedMessages:
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, QueuedMessage]] = []  # by the time when they are due
-        self._held: set[QueuedMessage] = set()
+        self._held: dict[QueuedMessage, None] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -35,13 +35,13 @@ class DelayedMessages:
     def add(self, entry: QueuedMessage, due: float) -> None:
         """Keep a message until `due` on the queue's clock."""
         heappush(self._heap, (due, entry.position, entry))
-        self._held.add(entry)
+        self._held[entry] = None
 
     def due(self, now: float) -> Iterator[QueuedMessage]:
         """Remove and yield the messages that are due at `now`."""
         while self._heap and self._heap[0][0] <= now:
             entry = heappop(self._heap)[2]
-            self._held.remove(entry)
+            del self._held[entry]
             yield entry
 
     @property
@@ -49,8 +49,9 @@ class DelayedMessages:
         """The time when the next message is due, or None."""
         return self._heap[0][0] if self._heap else None
 
-    def clear(self) -> set[QueuedMessage]:
+    def clear(self) -> list[QueuedMessage]:
         """Remove and return all messages."""
-        held, self._held = self._held, set()
+        held = list(self._held)
+        self._held.clear()
         self._heap.clear()
         return held

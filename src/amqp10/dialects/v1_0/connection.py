@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...messaging import Error
     from ...messaging.payloads import SplitPayload
     from ...types import Composite
-    from .parents import EngineCore, LinkCore, LinkName
+    from .parents import EngineCore, LinksByName
     from .wire.frames import FrameReader
     from .wire.transfer import TransferLayout
 
@@ -61,7 +61,7 @@ class ConnectionEndpoint(Machine[ConnectionState]):
         self._by_local_channel: dict[int, SessionEndpoint] = {}
         self._by_remote_channel: dict[int, SessionEndpoint] = {}
         self._next_channel = 0
-        self.links_by_name: dict[LinkName, dict[LinkCore, None]] = {}
+        self.links_by_name: LinksByName = {}
 
     def entered(self, state: ConnectionState) -> None:
         self.close_sent = state in _CLOSE_SENT

@@ -20,7 +20,7 @@ from .wire.frames import encode_frame
 from .wire.performatives import Attach, Detach
 
 if TYPE_CHECKING:
-    from .parents import LinkName, SessionCore
+    from .parents import LinksByName, SessionCore
 
 # Octets that a map adds to an attach beyond its entries: its own head, and the wider head of the list it is in.
 MAP_HEAD = 16
@@ -62,14 +62,20 @@ def attach_terms(frame: Attach) -> LinkTerms:
     )
 
 
-def drop_name(links: dict[LinkName, dict[LinkCore, None]], link: LinkCore) -> None:
+def add_name(links: LinksByName, link: LinkCore) -> None:
+    """Enter a link into the table by name."""
+    key = link.name, link.is_sender
+    links[key] = (*links.get(key, ()), link)
+
+
+def drop_name(links: LinksByName, link: LinkCore) -> None:
     """Remove a link from the table by name."""
     key = link.name, link.is_sender
-    named = links.get(key)
-    if named is not None and link in named:
-        del named[link]
-        if not named:
-            del links[key]
+    others = tuple(other for other in links.get(key, ()) if other is not link)
+    if others:
+        links[key] = others
+    else:
+        links.pop(key, None)
 
 
 class LinkEndpoint(LinkCore, Machine[LinkState]):
@@ -206,7 +212,8 @@ class LinkEndpoint(LinkCore, Machine[LinkState]):
         """Take the peer's attach; return False if it refuses ours, with a null terminus and a detach to follow."""
         if self.terms is not None:
             ours, theirs = (self.terms.target, remote.target) if self.is_sender else (self.terms.source, remote.source)
-            self._refused = theirs is None and ours is not None
+            if theirs is None and ours is not None:
+                self._refused = True
         self.advance(Step.RECEIVE_ATTACH)
         self.remote = remote
         self.begin_counting()

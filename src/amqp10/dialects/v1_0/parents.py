@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 LinkName = tuple[str, bool]
 """The key of a link between two containers: its name, and whether this side sends (§2.6.1)."""
 
+LinksByName = dict[LinkName, tuple["LinkCore", ...]]
+"""Links by that key: one that was detached may still be here when the next one of its name attaches."""
+
 
 class EngineCore(SessionEngine, Protocol):
     """The engine, as its endpoints see it: they write frames and emit events.
@@ -173,7 +176,7 @@ class SessionCore(Session):
     outgoing: dict[int, OutgoingDelivery]
     incoming: dict[int, IncomingDelivery]
     parts: dict[int, PartialDelivery]
-    lazy_receivers: set[ReceiverLink]
+    lazy_receivers: dict[ReceiverLink, None]
     next_delivery_id: int
     dispositions: DispositionsCore
     untracked: UntrackedCore

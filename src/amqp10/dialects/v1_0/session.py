@@ -20,7 +20,7 @@ from .endpoints.dispositions import Dispositions
 from .endpoints.receiver import ReceiverEndpoint
 from .endpoints.sender import SenderEndpoint
 from .endpoints.untracked import UntrackedDeliveries
-from .link import SessionFault, attach_terms, drop_name
+from .link import SessionFault, add_name, attach_terms, drop_name
 from .parents import SessionCore
 from .states import SESSION, SESSION_ENDS, SessionState, Step
 from .window import SessionWindow
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...engine import IncomingDelivery, OutgoingDelivery, ReceiverLink
     from ...messaging.payloads import SplitPayload
     from ...types import Composite
-    from .parents import EngineCore, LinkCore, LinkName
+    from .parents import EngineCore, LinkCore, LinksByName
     from .partial import OutgoingPart, PartialDelivery
     from .wire.frames import Alike, Mixed
     from .wire.transfer import TransferLayout
@@ -61,7 +61,7 @@ class SessionConnection(Protocol):
     """
 
     engine: EngineCore
-    links_by_name: dict[LinkName, dict[LinkCore, None]]
+    links_by_name: LinksByName
 
     def answer_channel(self, session: SessionEndpoint) -> None:
         """Assign our channel to a session that the peer began."""
@@ -92,7 +92,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
         self.ended_locally: bool = False
         self.outgoing: dict[int, OutgoingDelivery] = {}
         self.incoming: dict[int, IncomingDelivery] = {}
-        self.lazy_receivers: set[ReceiverLink] = set()
+        self.lazy_receivers: dict[ReceiverLink, None] = {}
         self.parts: dict[int, PartialDelivery] = {}
         self.next_delivery_id: int = 0
         self.untracked: UntrackedDeliveries = UntrackedDeliveries(self)
@@ -107,7 +107,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
         self._expected_id: int | None = None  # the delivery-id of the peer's next delivery; the first may be any
         self._by_handle: dict[int, LinkCore] = {}
         self._by_remote_handle: dict[int, LinkCore] = {}
-        self._by_name: dict[LinkName, dict[LinkCore, None]] = {}  # links with a handle
+        self._by_name: LinksByName = {}  # links with a handle
         self._free_handles: list[int] = []  # a heap of released handles, all below those never used
         self._end_asked = False
         self._end_error: Error | None = None
@@ -417,7 +417,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
             heappop(free)
         link.handle = handle
         self._by_handle[handle] = link
-        self._by_name.setdefault((link.name, link.is_sender), {})[link] = None
+        add_name(self._by_name, link)
 
     def release_handle(self, link: LinkCore) -> None:
         if self._by_handle.get(link.handle) is link:
@@ -437,7 +437,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
             self._steal(frame.name, we_send)
             link = (SenderEndpoint if we_send else ReceiverEndpoint)(self, frame.name)
         self._by_remote_handle[frame.handle] = link
-        self.connection.links_by_name.setdefault((link.name, link.is_sender), {})[link] = None
+        add_name(self.connection.links_by_name, link)
         link.remote_handle = frame.handle
         attached = link.receive_attach(attach_terms(frame))
         if isinstance(frame.source, Described) or isinstance(frame.target, Described):

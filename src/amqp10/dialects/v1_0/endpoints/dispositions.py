@@ -154,7 +154,7 @@ class Dispositions:
         session = self._session
         if not frame.role:
             while session.lazy_receivers:
-                receiver = session.lazy_receivers.pop()
+                receiver, _ = session.lazy_receivers.popitem()
                 receiver.materialize(receiver.unmaterialized)
         # The role in the frame is that of the peer: a receiver's disposition is about deliveries that we sent (§2.7.6).
         table: dict[int, Any] = session.outgoing if frame.role else session.incoming

@@ -345,7 +345,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
             return False
         self._arrive_many(TransferRun(self.delivery_type, like, numbers, tags, payloads, self.session.incoming))
         if self.unmaterialized and not settled:
-            self.session.lazy_receivers.add(self)
+            self.session.lazy_receivers[self] = None
         self.flow_state.received_many(taken)
         return True
 
@@ -488,7 +488,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
         self.materialize(self.unmaterialized)
-        self.session.lazy_receivers.discard(self)
+        self.session.lazy_receivers.pop(self, None)
         self.session.engine.count_partial(-self._weight)
         self._weight = 0
         unread, self._unread = self._unread, 0

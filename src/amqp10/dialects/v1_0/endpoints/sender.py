@@ -43,6 +43,11 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
     resumption: OutgoingResumption | None = None
     properties: Mapping[Any, Any]
     drain_owed: bool = False
+    # Of a delivery that is sent in parts. On the class until there is one, as in `LinkEndpoint`.
+    _streaming: OutgoingDelivery | None = None
+    _streamed: int  # its bytes
+    _place: ReceivedPosition  # where it has got to
+    _settled_half: tuple[OutgoingDelivery, DeliveryState | None] | None = None
 
     def __init__(self, session: SessionCore, name: str) -> None:
         super().__init__(session, name)
@@ -52,14 +57,10 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         self._unsettled: dict[bytes, OutgoingDelivery] = {}
         self.auto_settle = True
         self._next_tag = 0
-        self._streaming: OutgoingDelivery | None = None
         self._template = TransferTemplate(0, 0)
         self._must_settle = False
         self._settled: bool | None = False  # what the next delivery has to be; None where none may be sent
         self.delivery_type = OutgoingDelivery
-        self._streamed = 0  # bytes of the delivery that is sent in parts
-        self._place = ReceivedPosition()  # where it has got to
-        self._settled_half: tuple[OutgoingDelivery, DeliveryState | None] | None = None
         self.frame_room: int = 0
         self._max_joined = 0  # of frames that are joined with others
         self._may_settle = False

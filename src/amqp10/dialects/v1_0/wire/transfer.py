@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import count
 from operator import itemgetter
 from struct import Struct, error, iter_unpack
@@ -251,6 +251,15 @@ def _uint(value: int) -> bytes:
     return bytes((0x52, value)) if value < 256 else b"\x70" + _U32.pack(value)
 
 
+@cache
+def _packers(prefix: int) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
+    """Return what packs a frame from its size to the flags, its prefix being so long: of a tag of octets, of a number.
+
+    All links share these. To each of its own, they would take 800 bytes of it.
+    """
+    return Struct(f">I{prefix}sI2s4s2s").pack, Struct(f">I{prefix}sI2sI2s").pack
+
+
 class TransferTemplate:
     """The transfer frames of one link: what never changes is formed once."""
 
@@ -263,8 +272,7 @@ class TransferTemplate:
         # handle, delivery-id (uint), a tag of 4 octets, message-format 0, settled
         fields = 1 + len(number) + 5 + 6 + 2
         self._prefix = frame + b"\x00\x53\x14\xc0" + bytes((fields, 5)) + number + b"\x70"
-        self._pack = Struct(f">I{len(self._prefix)}sI2s4s2s").pack
-        self._pack_numbers = Struct(f">I{len(self._prefix)}sI2sI2s").pack  # the same, of a tag that is a number
+        self._pack, self._pack_numbers = _packers(len(self._prefix))
         self._size = 4 + len(self._prefix) + 4 + 8
         last = b"\x00\x53\x14\xc0" + bytes((1 + len(number), 1)) + number
         more = b"\x00\x53\x14\xc0" + bytes((1 + len(number) + 5, 6)) + number + b"\x40\x40\x40\x40\x41"
