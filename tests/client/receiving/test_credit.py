@@ -230,6 +230,49 @@ async def test_a_late_answer_to_the_drain_before(serve: Serve) -> None:
         assert (receiver.buffered, len(drains)) == (4, 4)
 
 
+async def test_what_waits_is_no_answer_to_a_drain(serve: Serve) -> None:
+    """Only deliveries that came during a drain may have answered it; those from before are no reason to ask again."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:
+        drains: list[int] = []
+
+        def answer(event: Any) -> bool:
+            if isinstance(event, CreditChanged) and event.link.drain:
+                drains.append(event.link.credit)
+                event.link.drained()
+            return True
+
+        receiver.add_credit(2)
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", "a", "b")
+        peer.on_event = answer
+        for _ in range(3):
+            receiver.add_credit(2)
+            await receiver.drain()
+        assert (receiver.buffered, drains) == (2, [2, 2, 2])
+
+
+async def test_aborted_deliveries_in_a_drain_that_is_cancelled(serve: Serve) -> None:
+    """The credit of deliveries that were aborted meanwhile is the peer's again, too."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:
+        receiver.add_credit(3)
+        await anyio.wait_all_tasks_blocked()
+        link = peer.links["q"]
+        peer.on_event = lambda event: isinstance(event, CreditChanged)  # nothing answers the drain
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(receiver.drain)
+            await anyio.wait_all_tasks_blocked()
+            for _ in range(2):
+                link.abort(link.send(b"never whole", more=True))
+                peer.pump.wake()
+                await anyio.wait_all_tasks_blocked()
+            assert receiver.credit == link.credit == 1
+            tasks.cancel_scope.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert not link.drain
+        assert receiver.credit == link.credit == 3
+        peer.on_event = lambda event: False
+
+
 async def test_a_drain_that_the_peer_overlooks(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pitfall 7: a drain without an answer is asked for again."""
     monkeypatch.setattr("amqp10.client._receiving.credit.DRAIN_AGAIN", 0.01)

@@ -296,6 +296,26 @@ async def test_settle_second(serve: Serve) -> None:
             assert receiver.unsettled == 0
 
 
+@pytest.mark.spec("2.8.3", "rcv-settle-mode second: the receiver settles after the sender")
+async def test_close_after_an_outcome_in_mode_second(serve: Serve) -> None:
+    """A receiver that closes ends as soon as the sender has settled: nothing else has to happen for that."""
+    async with serve() as (peer, connection), connection, anyio.create_task_group() as tasks:
+        receiver = await connection.receiver("q", receiver_settle_mode="second").__aenter__()
+        await anyio.wait_all_tasks_blocked()
+        link = peer.links["q"]
+        link.auto_settle = False
+        sent, delivery = await one(peer, receiver)
+        delivery.accept()
+        tasks.start_soon(receiver.close)
+        await anyio.wait_all_tasks_blocked()
+        assert sent.remote_state == ACCEPTED
+        assert link.attached
+        link.settle(sent, ACCEPTED)
+        peer.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert not link.attached
+
+
 async def test_settled_returns_at_once_in_mode_first(serve: Serve) -> None:
     """In mode "first" the outcome settles."""
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:

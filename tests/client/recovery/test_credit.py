@@ -54,6 +54,28 @@ async def test_drain_ends_without_credit(monkeypatch: pytest.MonkeyPatch) -> Non
         assert hosts.peer.links["q"].credit == 0
 
 
+async def test_drain_while_the_link_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manual credit that is drained during an outage ends at once, and is not granted to the next link."""
+    async with (
+        hosting(monkeypatch) as hosts,
+        connecting() as connection,
+        connection.receiver("q", credit=0) as receiver,
+    ):
+        receiver.add_credit(5)
+        await hosts.credit("q")
+        hosts.down.add("a")
+        await hosts.cut()
+        await until(lambda: not connection.open)
+        await receiver.drain()
+        hosts.down.clear()
+        link = await hosts.link("q", of=1)
+        await until(lambda: receiver.open)
+        await anyio.wait_all_tasks_blocked()
+        assert receiver.credit == link.credit == 0
+        receiver.add_credit(1)
+        await until(lambda: link.credit == 1)
+
+
 async def test_credit_for_what_is_resumed_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A link that is lost again before its deliveries are resumed has no more credit for that."""
     async with hosting(monkeypatch) as hosts:
