@@ -17,13 +17,15 @@ from amqp10.types import encode
 
 from ....kit.dialects.v1_0.owner import FIRST, Owner
 
-FORMS = ["ours", "with last", "wide", "symbol", "settled by a wide boolean"]
+FORMS = ["ours", "with last", "small", "wide", "symbol", "settled by a wide boolean"]
 STATES = [ACCEPTED, ACCEPTED, ACCEPTED, RELEASED, Rejected(Error("a:b", "p" * 9)), None]
 
 
 def said(form: str, number: int, settled: bool, state: Any) -> bytes:
     """A disposition of one delivery, in one of the ways to say it."""
     whole = Disposition(True, number, number, settled, state).encode()
+    if form == "small":
+        whole = Disposition(True, number, None, settled, state).encode()
     if form == "ours":
         return encode_disposition(3, True, number, number, settled, state)
     if form == "wide":  # a list of 32 bits, every field in full
@@ -94,16 +96,18 @@ def test_joined(sends: list[str], runs: list[tuple[str, int, int, bool, Any]]) -
     assert sorted(frames_of(answers)) == sorted(frames_of(answers_apart))
 
 
-@pytest.mark.parametrize("form", ["ours", "with last", "wide"])
-def test_it_is_one(form: str) -> None:
+@pytest.mark.parametrize("first", [1000, 20])
+@pytest.mark.parametrize("form", ["ours", "with last", "wide", "small"])
+def test_it_is_one(form: str, first: int) -> None:
     """Neighbors become one, up to what is not here yet; a gap, another state and another channel begin another."""
-    numbers = [1000, 1001, 1002, 1004, 1005]
+    numbers = [first, first + 1, first + 2, first + 4, first + 5]
     data = b"".join(said(form, number, True, ACCEPTED) for number in numbers)
-    data += said(form, 1006, True, RELEASED) + encode_frame(4, Disposition(True, 1007, 1007, True, RELEASED))
+    data += said(form, first + 6, True, RELEASED)
+    data += encode_frame(4, Disposition(True, first + 7, first + 7, True, RELEASED))
     reader = FrameReader(1 << 20, reuses=True)
-    reader.feed(data + said(form, 1008, True, ACCEPTED) + said(form, 1009, True, ACCEPTED)[:-1])
+    reader.feed(data + said(form, first + 8, True, ACCEPTED) + said(form, first + 9, True, ACCEPTED)[:-1])
     seen = []
     while (frame := reader.next()) is not None:
         found: Any = frame[2]
-        seen.append((frame[1], found.first, found.last or found.first))
-    assert seen == [(3, 1000, 1002), (3, 1004, 1005), (3, 1006, 1006), (4, 1007, 1007), (3, 1008, 1008)]
+        seen.append((frame[1], found.first - first, (found.last or found.first) - first))
+    assert seen == [(3, 0, 2), (3, 4, 5), (3, 6, 6), (4, 7, 7), (3, 8, 8)]

@@ -17,7 +17,7 @@ from amqp10.messaging import ACCEPTED, TransactionalState
 
 from ....kit.dialects.v1_0.streams import FIRST, became, by_turns, engine, in_form, streams, transfer
 
-LIST32 = (True, False)
+LIST32 = (True, False, False)
 
 
 MANY = b"".join(transfer(n, 0, n.to_bytes(4, "big"), False, 0, 5, False) for n in range(40))
@@ -226,7 +226,9 @@ def test_runs_of_two_cost_what_others_do(monkeypatch: pytest.MonkeyPatch) -> Non
     """Links that send two by two, all of one size: the data behind them is not gone through for each two."""
     client, links = engine(1000, (100, 100), 0, False)
     monkeypatch.setattr(bulk, "_read_even", None)
-    frames = (in_form(transfer(n, n // 2 % 2, b"%04d" % n, False, 0, 5, False), (False, True)) for n in range(80))
+    frames = (
+        in_form(transfer(n, n // 2 % 2, b"%04d" % n, False, 0, 5, False), (False, True, False)) for n in range(80)
+    )
     client.receive_data(b"".join(frames))
     assert [len(link.incoming) for link in links] == [40, 40]
 
@@ -248,6 +250,24 @@ def test_they_are_received_together(limit: int) -> None:
     assert [each.delivery_id for each in link.incoming] == [FIRST + n & 0xFFFF_FFFF for n in range(40)]
     assert len(one_by_one) <= 3
     assert link.credit == 60
+
+
+def test_those_with_small_numbers_are_received_together() -> None:
+    """Delivery-ids of one octet make no difference, but for the few with which they begin."""
+    client, links = engine(1000, (100, 0), 0, False)
+    link: Any = links[0]
+    one_by_one = []
+    receive = link.receive_transfer
+
+    def watched(frame: Any, payload: bytes) -> None:
+        one_by_one.append(frame.delivery_id)
+        receive(frame, payload)
+
+    link.receive_transfer = watched
+    frames = [transfer(n, 0, n.to_bytes(4, "big"), False, 0, 5, False) for n in range(80)]
+    client.receive_data(b"".join(in_form(frame, (False, False, True)) for frame in frames))
+    assert [each.delivery_id for each in link.incoming] == [FIRST + n & 0xFFFF_FFFF for n in range(80)]
+    assert len(one_by_one) <= 6
 
 
 def test_those_of_ever_other_sizes_are_compared_one_by_one() -> None:

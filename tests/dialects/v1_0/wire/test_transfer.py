@@ -319,7 +319,8 @@ def dispositions(draw: st.DrawFn) -> list[bytes]:
     made = []
     for first in draw(st.lists(st.sampled_from([0, 255, 256, 257, 0x100_0000, 0xFFFF_FFFF]), max_size=8)):
         role, rest = draw(st.sampled_from([b"\x41", b"\x42"])), draw(st.sampled_from(ENDS))
-        number = b"\x70" + first.to_bytes(4, "big")
+        small = first < 256 and draw(st.booleans())
+        number = bytes((0x52, first)) if small else b"\x70" + first.to_bytes(4, "big")
         fields = role + draw(st.sampled_from([number] * 5 + [b"\x43"]))
         fields += number + rest[1:] if rest[:1] == b"\x40" and draw(st.booleans()) else rest
         if draw(st.booleans()):
@@ -369,6 +370,9 @@ def test_known_dispositions_are_used_and_bounded() -> None:
         again = known.read(body, 0, len(body))
         assert again == Disposition.decode(body)
         assert again is not known.read(body, 0, len(body))
+        small = [Disposition(True, n, settled=bool(channel % 2), state=ACCEPTED).encode() for n in (255, channel + 1)]
+        known.learn(Disposition.decode(small[0]), small[0], 0, len(small[0]))
+        assert known.read(small[1], 0, len(small[1])) == Disposition.decode(small[1])
         other = Disposition(True, 5000 + channel, settled=bool(channel % 2), state=ACCEPTED).encode()
         assert known.read(other, 0, len(other)) == Disposition.decode(other)
     for width in range(100):  # lists of ever another size cannot be, and would be known by it
@@ -380,7 +384,9 @@ def test_known_dispositions_are_used_and_bounded() -> None:
 def test_known_where_the_last_is_the_first() -> None:
     """An outcome that names its delivery twice is known as well, and one of a range is not."""
     known = KnownDispositions()
-    for form, other in ((TWICE, Disposition(True, 777, 777, True, ACCEPTED).encode()), (LONG, LONG_OTHER)):
+    small, small_other = (Disposition(True, number, number, True, ACCEPTED).encode() for number in (7, 77))
+    other_number = Disposition(True, 777, 777, True, ACCEPTED).encode()
+    for form, other in ((TWICE, other_number), (LONG, LONG_OTHER), (small, small_other)):
         assert known.read(other, 0, len(other)) is None
         known.learn(Disposition.decode(form), form, 0, len(form))
         assert known.read(other, 0, len(other)) == Disposition.decode(other)

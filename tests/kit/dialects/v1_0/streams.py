@@ -67,21 +67,26 @@ def transfer(
     return TransferTemplate(3, handle).head(number, tag, settled, size, more, message_format) + b"p" * size
 
 
-Form = tuple[bool, bool]
-"""Whether the fields are a list32, as go-amqp writes them, and whether the handle is a uint of four octets."""
+Form = tuple[bool, bool, bool]
+"""Whether the fields are a list32, as go-amqp writes them, whether the handle is a uint of four octets, and whether a
+delivery-id below 256 has one octet, as most peers write it.
+"""
 
 
-forms = st.tuples(st.booleans(), st.booleans())
+forms = st.tuples(st.booleans(), st.booleans(), st.booleans())
 
 
 def in_form(frame: bytes, form: Form) -> bytes:
     """Write a transfer's frame as others do."""
-    wide_list, wide_handle = form
+    wide_list, wide_handle, small_id = form
     size, count = frame[12:14]
     fields, payload = frame[14 : 13 + size], frame[13 + size :]
     if wide_handle:
         handle, rest = (0, fields[1:]) if fields[0] == 0x43 else (fields[1], fields[2:])
         fields = b"\x70" + handle.to_bytes(4, "big") + rest
+    number = 1 + {0x43: 0, 0x52: 1, 0x70: 4}[fields[0]]  # where the delivery-id is
+    if small_id and fields[number : number + 4] == b"\x70\0\0\0":
+        fields = fields[:number] + b"\x52" + fields[number + 4 :]
     width = 4 if wide_list else 1
     head = (len(fields) + width).to_bytes(width, "big") + count.to_bytes(width, "big")
     body = frame[8:11] + (b"\xd0" if wide_list else b"\xc0") + head + fields + payload

@@ -12,6 +12,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from .transfer import ID_FORMATS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -51,8 +53,9 @@ def read_run(
         size = unpack(data, at)[0]
         many = length <= size <= largest and min(most, (end_of_data - at) // size) >= MIN_RUN
         if many and _same(data, at, size, before):
-            tag = length - 8 - len(before) - len(between) - len(after)
-            found, at = _read_even(data, at, size, most, (before, 4, between, tag, after))
+            octets = ID_FORMATS[before[-1]][0]
+            tag = length - 4 - len(before) - octets - len(between) - len(after)
+            found, at = _read_even(data, at, size, most, (before, octets, between, tag, after))
             most -= len(found)
     while at <= last and most:
         size, same, number, still, tag_, always = unpack(data, at)
@@ -159,5 +162,6 @@ def _columns(
     at += len(between) + tag
     same += [(place, bytes((octet,))) for place, octet in enumerate(after, at)]
     at += len(after)
-    cut = Struct(f">{4 + len(before)}xI{len(between)}x{tag}s{len(after)}x{size - at}s")
+    letter = ID_FORMATS[before[-1]][1]
+    cut = Struct(f">{4 + len(before)}x{letter}{len(between)}x{tag}s{len(after)}x{size - at}s")
     return sorted(same, key=lambda each: each[0] != 3), cut.iter_unpack

@@ -194,11 +194,16 @@ def _known_state(octets: bytes) -> DeliveryState | None:
     return state if type(state) is TransactionalState and end == len(octets) else None
 
 
+ID_FORMATS: Final = {0x52: (1, "B"), 0x70: (4, "I")}
+"""How many octets a delivery-id has behind its constructor, and how `struct` reads it."""
+
+
 class TransferLayout(NamedTuple):
     """How a transfer looked that came before: those that look the same differ in delivery-id, tag and payload alone.
 
     A sender forms its transfers in one way, so nearly all of them are read by this: one look at the constant bytes in
-    place of a walk through the fields. benchmarks/budget.py, "receive": four tenths of the steps.
+    place of a walk through the fields. benchmarks/budget.py, "receive": four tenths of the steps. Most peers write the
+    delivery-ids below 256 in one octet: transfers with these have a layout of their own.
 
     Attributes:
         size: bytes of the performative.
@@ -228,13 +233,14 @@ def layout_of(data: bytes, body: int, transfer: Transfer, payload: int) -> Trans
         return None
     handle = handle_of(data, body)
     number = handle + {0x43: 1, 0x52: 2}.get(data[handle], 5)
-    if data[number] != 0x70:
-        return None  # a small one, and the next ones will be longer
-    tag = number + 7
+    if data[number] not in ID_FORMATS:
+        return None  # 0 without an octet, which comes once
+    octets, letter = ID_FORMATS[data[number]]
+    tag = number + 1 + octets + 2
     after = tag + len(transfer.delivery_tag)
-    parts = (data[body : number + 1], data[number + 5 : tag], data[after:payload])
+    parts = (data[body : number + 1], data[tag - 2 : tag], data[after:payload])
     before, between, rest = parts
-    cut = f"I{len(between)}s{after - tag}s{len(rest)}s"
+    cut = f"{letter}{len(between)}s{after - tag}s{len(rest)}s"
     unpack = Struct(f">{len(before)}s{cut}").unpack_from
     unpack_frame = Struct(f">I{4 + len(before)}s{cut}").unpack_from
     return TransferLayout(payload - body, unpack, *parts, copy(transfer), unpack_frame)
@@ -326,6 +332,8 @@ _MAX_DISPOSITIONS: Final = 16
 _TRUTHS: Final = (b"\x41", b"\x42")
 _WIDE: Final = b"\x70"
 """The constructor of a uint of four octets."""
+_SMALL: Final = b"\x52"
+"""The constructor of a uint of one octet."""
 
 
 def encode_disposition(
@@ -472,16 +480,18 @@ class KnownDispositions:
     def learn(self, read: Disposition, data: bytes, body: int, end: int) -> None:
         """Keep one that the generic decoder has read out of these octets, if it is of a usual form."""
         at = _first_of_range(data, body)
-        usual = data[at - 2 : at - 1] in _TRUTHS and data[at - 1 : at] == _WIDE and type(read.state) in _STATES
+        form = data[at - 1 : at]
+        usual = data[at - 2 : at - 1] in _TRUTHS and form in (_WIDE, _SMALL) and type(read.state) in _STATES
         if data[body : body + 3] == b"\x00\x53\x15" and usual:
             known = self._known[read.last is not None]
             if len(known) >= _MAX_DISPOSITIONS:
                 known.clear()
-            head, after = data[body:at], data[at + 4 : end]
+            stop = at + ID_FORMATS[form[0]][0]
+            head, first, after = data[body:at], data[at - 1 : stop], data[stop:end]
             if read.last is None:
                 known[head + after] = read.role, read.settled, read.state, read.batchable
-            elif after[:5] == _WIDE + data[at : at + 4]:
-                known[head + after[5:]] = read.role, read.settled, read.state, read.batchable
+            elif after.startswith(first):
+                known[head + after[len(first) :]] = read.role, read.settled, read.state, read.batchable
 
     def read(self, data: bytes, body: int, end: int) -> Disposition | None:
         """Read the performative between these offsets; None: ask the generic decoder."""
@@ -489,14 +499,25 @@ class KnownDispositions:
         twice = data[at + 4 : at + 9] == _WIDE + data[at : at + 4] and at + 9 <= end
         known = self._known[twice].get(data[body:at] + data[at + 9 if twice else at + 4 : end])
         if known is None or end < at + 4:
-            return None
+            return self._read_small(data, body, at, end)
         role, settled, state, batchable = known
         first: int = _read_u32(data, at)[0]
         return Disposition(role, first, first if twice else None, settled, state, batchable)
 
+    def _read_small(self, data: bytes, body: int, at: int, end: int) -> Disposition | None:
+        """Read one whose delivery-id, at `at`, has one octet: most peers write those below 256 so."""
+        if data[at - 1 : at] != _SMALL or end <= at:
+            return None
+        twice = data[at + 1 : at + 3] == data[at - 1 : at + 1] and at + 3 <= end
+        known = self._known[twice].get(data[body:at] + data[at + 3 if twice else at + 1 : end])
+        if known is None:
+            return None
+        role, settled, state, batchable = known
+        return Disposition(role, data[at], data[at] if twice else None, settled, state, batchable)
+
 
 def _first_of_range(data: bytes, body: int) -> int:
-    """Return where a disposition has its first delivery-id, if that is a wide uint, by the kind of its list."""
+    """Return where a disposition has its first delivery-id, behind its constructor, by the kind of its list."""
     return body + (8 if data[body + 3 : body + 4] == b"\xc0" else 14)
 
 
@@ -515,28 +536,32 @@ def join_dispositions(merged: Disposition, data: bytes, at: int, body: int, end:
     """
     number = merged.first
     first = _first_of_range(data, body)
-    known = data[body : body + 3] == b"\x00\x53\x15" and data[first - 1 : first + 4] == _WIDE + _U32.pack(number)
-    if not known or merged.last not in (None, number):
+    form = data[first - 1 : first]
+    if form not in (_WIDE, _SMALL) or data[body : body + 3] != b"\x00\x53\x15" or merged.last not in (None, number):
         return end
-    before, after = data[at:first], data[first + 4 : end]
-    if merged.last is not None and after[:5] != _WIDE + _U32.pack(number):
+    octets, letter = ID_FORMATS[form[0]]
+    stop = first + octets
+    if int.from_bytes(data[first:stop], "big") != number:
+        return end
+    before, after = data[at:first], data[stop:end]
+    if merged.last is not None and not after.startswith(data[first - 1 : stop]):
         return end
     if not data.startswith(before, end):  # nothing like it follows
         return end
     size = end - at
     alike = memoryview(data)[end : len(data) - (len(data) - end) % size]
     if merged.last is None:
-        for frame in iter_unpack(f">{len(before)}sI{len(after)}s", alike):
+        for frame in iter_unpack(f">{len(before)}s{letter}{len(after)}s", alike):
             following = number + 1 & 0xFFFF_FFFF
             if frame != (before, following, after):
                 break
             number = following
             end += size
     else:
-        after = after[5:]
-        for frame in iter_unpack(f">{len(before)}sIsI{len(after)}s", alike):
+        after = after[1 + octets :]
+        for frame in iter_unpack(f">{len(before)}s{letter}s{letter}{len(after)}s", alike):
             following = number + 1 & 0xFFFF_FFFF
-            if frame != (before, following, _WIDE, following, after):
+            if frame != (before, following, form, following, after):
                 break
             number = following
             end += size
