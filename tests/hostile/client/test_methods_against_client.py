@@ -410,3 +410,36 @@ async def test_requests_after_a_close_without_an_error() -> None:
         with pytest.raises(RequestRefused):
             await native.declare_queue("q")
         assert (await native.declare_queue("q")).name == "q"
+
+
+async def test_deliveries_without_end() -> None:
+    """A server that goes by no prefetch is told so when the receiver keeps far more than it has asked for."""
+    count = 0
+
+    async def serve(peer: MethodPeer) -> None:
+        nonlocal count
+        await peer.accept_connection()
+        await peer.accept_receiver()
+        heard = anyio.Event()
+
+        async def deliver() -> None:
+            nonlocal count
+            while not heard.is_set() and count < 100_000:
+                count += 1
+                await peer.send_bytes(peer.method(1, BasicDeliver("r", count, False, "", "q")) + peer.content(1, b"m"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(deliver)
+            assert (await peer.expect(ChannelClose)).reply_code == 506
+            heard.set()
+        await peer.send(1, ChannelCloseOk())
+        await peer.expect(ConnectionClose)
+        await peer.send(0, ConnectionCloseOk())
+
+    async with against(V0_9_1, serve, close_timeout=20) as connection:
+        with pytest.raises(RemoteProtocolError, match="beyond the credit"):
+            async with connection, connection.receiver("q", credit=10) as receiver:
+                await anyio.sleep(1)
+                while True:
+                    await receiver.receive()
+    assert count < 3000

@@ -35,7 +35,8 @@ from amqp10.dialects.fast.wire.commands import (
     MessageHead,
 )
 from amqp10.dialects.fast.wire.frames import CommandReader, encode_command
-from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, LinkTerms
+from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, LinkEnded, LinkTerms, SenderSettleMode
+from amqp10.errors import LinkDetached
 from amqp10.messaging import Message, Source, Target
 
 from ...kit.dialects.fast.second_decoder import GRAMMAR, write
@@ -314,3 +315,27 @@ def test_server_acts(name: str) -> None:
     assert isinstance(said[-1], ConnectionClose)
     assert said[-1].reply_code == code
     assert isinstance(client.events()[-1], ConnectionEnded)
+
+
+@pytest.mark.parametrize("settle_mode", ["settled", "unsettled"])
+def test_messages_without_end(settle_mode: SenderSettleMode) -> None:
+    """A server that goes by no prefetch: the link ends when far more came than was asked for, and keeps no more."""
+    client = connected()
+    receiver = client.begin().attach_receiver(LinkTerms("more", Source("q"), Target(), settle_mode))
+    client.receive_data(encode_command(ChannelReply(channel_id=5, confirm_tag=1, reply_code=200)))
+    for tag in (1, 2):
+        client.receive_data(encode_command(HandleReply(handle_id=4, confirm_tag=tag, reply_code=200)))
+    assert receiver.attached
+    receiver.flow(5)
+    client.data_to_send()
+    client.events()
+    octets = MessageHead().write()
+    for number in range(1, 1500):
+        client.receive_data(
+            encode_command(HandleNotify(handle_id=4, message_nbr=number, fragment_size=len(octets)), octets)
+        )
+    (ended,) = [event for event in client.events() if isinstance(event, LinkEnded)]
+    assert ended.link is receiver
+    assert isinstance(ended.error, LinkDetached)
+    assert ended.error.condition == "amqp:resource-limit-exceeded"
+    assert 1000 < len(receiver.incoming) < 1010

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .handle import ClientHandle
 
 MAX_PREFETCH: Final = 0xFFFF
+TOLERANCE: Final = 1000
+"""Messages beyond the prefetch that are taken from a server that counts in another way."""
 
 
 class ReceivingLink(Protocol):
@@ -57,11 +59,18 @@ class AckTracker:
         self._settled: set[int] = set()  # numbers that may be acknowledged
         self._back: list[int] = []  # numbers to be given back
         self._given_back: set[int] = set()  # of those that are held
-        self._prefetch = 1  # as the server knows it
+        self._prefetch = self._largest_prefetch = 1  # as the server knows it, and the largest so far
         self._to_come = 0  # unreliable: messages of the last prefetch that may still come
         self._paused = True
         self._drain = False  # a drain is still to be asked for
         self._stopping = 0  # pauses whose confirmation is still to come
+
+    @property
+    def exceeded(self) -> bool:
+        """Return whether the server has sent far more than its prefetch allows."""
+        if self.unreliable:
+            return self._to_come < -TOLERANCE
+        return len(self.unacknowledged) - len(self._given_back) > self._largest_prefetch + TOLERANCE
 
     # What happens
 
@@ -142,6 +151,7 @@ class AckTracker:
     def _say_prefetch(self, prefetch: int) -> None:
         self._engine.write(self._link.consume(prefetch))
         self._prefetch = prefetch
+        self._largest_prefetch = max(self._largest_prefetch, prefetch)
 
     def _pause(self) -> None:
         if not self._paused:

@@ -193,6 +193,9 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
             )
         if self.handle.closing:
             return
+        if self._coming is None and self.acks.exceeded:
+            self._refuse(Error(Symbol("amqp:resource-limit-exceeded"), "far more messages than the prefetch allows"))
+            return
         if self._coming is None and command.recovery:
             assembly, self._prepared = self._prepared, None
             if assembly is None:

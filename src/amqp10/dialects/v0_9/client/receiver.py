@@ -319,6 +319,8 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
                 self._adjust()
         else:
             self._prefetched.add(delivery)
+            if len(self._prefetched) > (most := self._prefetch.most_waiting):
+                raise Fault(506, f"more than {most} deliveries beyond the credit", BasicDeliver.code, soft=True)
 
     def _hand_out(self, arrived: IncomingDelivery | ContentRun) -> None:
         """Pass on a delivery, or a run of deliveries, for which there is credit."""

@@ -9,6 +9,8 @@ from ...wire.methods import BasicQos
 MAX_PREFETCH: Final = 0xFFFF
 NO_LIMIT: Final = 1 << 62
 """The prefetch of a consumer that needs no acks."""
+TOLERANCE: Final = 1000
+"""Deliveries beyond the prefetch and the credit that are taken from a peer that counts in another way."""
 
 
 class Prefetch:
@@ -17,14 +19,16 @@ class Prefetch:
     Attributes:
         count: the prefetch; 0 before the first basic.qos.
         least: the least that the user wants.
+        most_waiting: the most deliveries that may wait for credit.
         unacked: deliveries of the present consumer without an ack.
     """
 
-    __slots__ = ("count", "least", "unacked")
+    __slots__ = ("count", "least", "most_waiting", "unacked")
 
     def __init__(self, count: int = 0) -> None:
         self.count: int = count
         self.least: int = 1
+        self.most_waiting: int = min(count, MAX_PREFETCH) + TOLERANCE
         self.unacked: int = 0
 
     @property
@@ -35,4 +39,5 @@ class Prefetch:
     def set(self, wanted: int) -> BasicQos:
         """Set the prefetch to `wanted`, as far as the user and 0-9-1 allow it; return the method to write."""
         self.count = min(max(wanted, self.least), MAX_PREFETCH)
+        self.most_waiting = max(self.most_waiting, self.count + TOLERANCE)
         return BasicQos(prefetch_count=self.count)
