@@ -106,6 +106,21 @@ def test_others_files_keep_their_rights(tmp_path: Path, usual_umask: None, opene
 
 
 @posix
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_no_regular_file(tmp_path: Path, opened: Open, linked: bool) -> None:
+    """A pipe, or a device such as /dev/null, is refused before anything is done to it: its rights stay as they were."""
+    path = tmp_path / "store"
+    os.mkfifo(tmp_path / "pipe" if linked else path)
+    if linked:
+        path.symlink_to("pipe")
+    path.chmod(0o666)
+    with pytest.raises(StoreError, match="store: not a regular file"), opened(path):
+        pytest.fail("it is no file")
+    assert set(rights(tmp_path).values()) == {0o666}
+    assert len(rights(tmp_path)) == 1 + linked
+
+
+@posix
 def test_through_a_link(tmp_path: Path, usual_umask: None) -> None:
     """A symbolic link to a file that is not there yet makes that file, for its owner."""
     (tmp_path / "link").symlink_to(tmp_path / "real")

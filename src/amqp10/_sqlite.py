@@ -56,6 +56,9 @@ class Database:
 
     def __init__(self, path: str, form: Format) -> None:
         create_private(path)
+        if os.path.exists(path) and not os.path.isfile(path):
+            # SQLite would write to a device, and what takes rights from others would take those to the device.
+            raise StoreError(f"{path}: not a regular file, so it cannot be {form.name}")
         try:
             # `commit` may run in another thread, while no other call is made.
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
