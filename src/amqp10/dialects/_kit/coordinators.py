@@ -38,8 +38,7 @@ class LocalCoordinator(PlainSender):
         batchable: bool = False,
         more: bool = False,
     ) -> OutgoingDelivery:
-        if not self.attached:
-            raise LocalProtocolError(f"the link {self.name!r} is not attached")
+        self.check_attached()
         if settled or more:
             raise LocalProtocolError("a declare or discharge must be sent unsettled, and in one part")
         try:
@@ -79,9 +78,8 @@ class LocalCoordinator(PlainSender):
 
     def answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         """Settle a declare or a discharge with its outcome, once."""
-        if self.unsettled.pop(delivery.tag, None) is not None:
-            delivery.remote_state = state
-            delivery.remote_settled = delivery.local_settled = True
+        if delivery.tag in self.unsettled:
+            self.settled_by_peer(delivery, state)
             self.report(delivery)
 
     @abstractmethod
@@ -111,9 +109,8 @@ class RelayCoordinator(PlainReceiver):
         """Ask the owner what waited for credit."""
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
-        if self.unsettled.pop(delivery.tag, None) is not None:
-            delivery.local_settled = True
-            delivery.state = state
+        if delivery.tag in self.unsettled:
+            self.settled_by_owner(delivery, state)
             self.answered(delivery, state)
 
     @abstractmethod

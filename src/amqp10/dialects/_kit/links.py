@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ...engine import IncomingDelivery, Link, LinkTerms, OutgoingDelivery, ReceiverLink, SenderLink
+from ...engine import (
+    DeliveriesReceived,
+    DeliveriesUnresumed,
+    IncomingDelivery,
+    Link,
+    LinkTerms,
+    OutgoingDelivery,
+    ReceiverLink,
+    SenderLink,
+)
 from ...errors import LocalProtocolError
 from ...messaging import DeliveryState, Error
+
+if TYPE_CHECKING:
+    from .parents import EventSession
 
 _NO_PROPERTIES: Final[Mapping[Any, Any]] = MappingProxyType({})
 
@@ -16,11 +29,22 @@ _NO_PROPERTIES: Final[Mapping[Any, Any]] = MappingProxyType({})
 class PlainLink(Link):
     """A link that waits for no answer, and has nothing to resume. See `Link` for the contract."""
 
+    session: EventSession
     terms: LinkTerms | None = None
     remote: LinkTerms | None = None
     attached = False
     properties: Mapping[Any, Any] = _NO_PROPERTIES
     incomplete = False
+    _name: str
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    @abstractmethod
+    def ended(self) -> bool:
+        """Return whether the link is over: `LinkEnded` was emitted, or is about to be."""
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
         raise self._not_waiting()
@@ -28,8 +52,8 @@ class PlainLink(Link):
     def refuse(self, error: Error) -> None:
         raise self._not_waiting()
 
-    def take_terms(self, terms: LinkTerms) -> None:
-        """Take the owner's terms, with which it answers an attach of the client's.
+    def take_answer(self, terms: LinkTerms) -> bool:
+        """Take the owner's terms, with which it answers an attach of the client's; return False if the link is over.
 
         Raises:
             LocalProtocolError: the owner has answered before.
@@ -37,15 +61,42 @@ class PlainLink(Link):
         if self.terms is not None:
             raise self._not_waiting()
         self.terms = terms
+        return not self.ended
+
+    def check_attached(self) -> None:
+        """Raise `LocalProtocolError` unless the link is attached."""
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
 
     def _not_waiting(self) -> LocalProtocolError:
-        return LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+        return LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
 
     def suspended(self) -> list[Any]:
         return []
 
 
-class PlainSender(SenderLink):
+class Unresumed:
+    """The deliveries that a link was to resume. No dialect before 1.0 can: their owner decides what becomes of them.
+
+    Attributes:
+        deliveries: those whose owner was not told yet.
+    """
+
+    __slots__ = ("deliveries",)
+
+    def __init__(self, resuming: Iterable[Any] | None) -> None:
+        self.deliveries: list[Any] = [each for each in resuming or () if not each.local_settled]
+
+    def report(self, link: PlainLink) -> None:
+        """Tell the owner of `link`, which has just been attached."""
+        if self.deliveries:
+            deliveries, self.deliveries = self.deliveries, []
+            for delivery in deliveries:
+                delivery.link = link
+            link.session.engine.emit(DeliveriesUnresumed(link, deliveries))
+
+
+class PlainSender(PlainLink, SenderLink):
     """A sending end that sends each message whole, and whose peer neither drains nor asks what is available.
 
     See `SenderLink` for the contract. A dialect that can send parts overrides `send_more` and `abort`.
@@ -86,6 +137,12 @@ class PlainSender(SenderLink):
         delivery.local_settled = True
         self.unsettled.pop(delivery.tag, None)
 
+    def settled_by_peer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        """Record that the peer has told the outcome `state`, which settles the delivery on both sides."""
+        delivery.remote_state = state
+        delivery.remote_settled = delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+
     def forget(self, delivery: OutgoingDelivery) -> None:
         self.settle(delivery)
 
@@ -93,7 +150,7 @@ class PlainSender(SenderLink):
         """Do nothing: the peer cannot be told. What it says of the delivery later counts for nothing."""
 
     def resend(self, delivery: OutgoingDelivery) -> None:
-        raise LocalProtocolError(f"the link {self.name!r} cannot send a delivery again")
+        raise LocalProtocolError(f"the link {self._name!r} cannot send a delivery again")
 
     def drained(self, available: int = 0) -> None:
         """Do nothing: the peer cannot drain."""
@@ -105,13 +162,13 @@ class PlainSender(SenderLink):
         """Do nothing: the peer cannot be told."""
 
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
-        raise LocalProtocolError(f"the link {self.name!r} cannot send a message in parts")
+        raise LocalProtocolError(f"the link {self._name!r} cannot send a message in parts")
 
     def abort(self, delivery: OutgoingDelivery) -> None:
         raise LocalProtocolError("only a delivery that was not yet sent completely can be aborted")
 
 
-class PlainReceiver(ReceiverLink):
+class PlainReceiver(PlainLink, ReceiverLink):
     """A receiving end that hands out each message whole, as it is before the first flow.
 
     See `ReceiverLink` for the contract. A dialect that can stream overrides `read` and `discard`.
@@ -126,8 +183,26 @@ class PlainReceiver(ReceiverLink):
     def settled_by_sender(self) -> bool:
         return False
 
+    def check_credit(self, credit: int) -> None:
+        """Raise `LocalProtocolError` unless `credit` fits 32 bits."""
+        if not 0 <= credit <= 0xFFFF_FFFF:
+            raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
+
+    def hand_out(self, delivery: IncomingDelivery) -> None:
+        """Give a delivery to the owner, who is told of the first that it has not taken."""
+        if not self.incoming:
+            self.session.engine.emit(DeliveriesReceived(self))
+        self.incoming.append(delivery)
+
+    def settled_by_owner(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
+        """Record that the owner has settled a delivery, with `state` if that is given."""
+        if state is not None:
+            delivery.state = state
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+
     def read(self, delivery: IncomingDelivery) -> bytes | None:
-        raise LocalProtocolError(f"the link {self.name!r} does not stream")
+        raise LocalProtocolError(f"the link {self._name!r} does not stream")
 
     def discard(self, delivery: IncomingDelivery) -> None:
-        raise LocalProtocolError(f"the link {self.name!r} does not stream")
+        raise LocalProtocolError(f"the link {self._name!r} does not stream")

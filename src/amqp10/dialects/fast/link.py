@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from ..._machine import Machine
 from ...engine import LinkEnded
-from ...errors import EndpointError, LinkDetached, LocalProtocolError
+from ...errors import EndpointError, LinkDetached
 from .._kit.links import PlainLink
 from .._kit.parents import EventSession
 from .states import LINK, LinkState, Step
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _ATTACHED: Final = frozenset({LinkState.ATTACHED, LinkState.CLIENT_CLOSED})
-_GONE: Final = frozenset({LinkState.CLIENT_CLOSED, LinkState.OVER})
+_ENDED: Final = frozenset({LinkState.CLIENT_CLOSED, LinkState.OVER})
 
 
 class EndpointSession(EventSession, Protocol):
@@ -33,50 +33,25 @@ class EndpointSession(EventSession, Protocol):
 
 
 class LinkEndpoint(PlainLink, Machine[LinkState]):
-    """See `Link` for the contract.
-
-    Attributes:
-        gone: the link is over; `LinkEnded` was emitted or is about to be.
-    """
+    """See `Link` for the contract."""
 
     noun = "link"
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     session: EndpointSession
     attached: bool
+    ended = False
     terms: LinkTerms | None
 
     def __init__(self, session: EndpointSession, name: str) -> None:
         self.session = session
         self.engine: EndpointEngine = session.engine
         self.state = LinkState.ATTACHING
-        self.gone: bool = False
         self._name = name
         session.links[self] = None
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def check_attached(self) -> None:
-        """Raise `LocalProtocolError` unless the link is attached."""
-        if not self.attached:
-            raise LocalProtocolError(f"the link {self._name!r} is not attached")
-
     def entered(self, state: LinkState) -> None:
         self.attached = state in _ATTACHED
-        self.gone = state in _GONE
-
-    def take_answer(self, terms: LinkTerms) -> bool:
-        """Attach the link with the owner's terms; return False if it ended meanwhile, and nothing is to be done.
-
-        Raises:
-            LocalProtocolError: the link was answered before.
-        """
-        if self.gone:
-            return False
-        self.take_terms(terms)
-        self.advance(Step.ATTACH)
-        return True
+        self.ended = state in _ENDED
 
     def mark_detached(self) -> None:
         """Send nothing more on the link, because its handle, its channel or the connection is closed by this side."""
@@ -88,10 +63,10 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
 
     def over(self, closed: bool, cause: AmqpError | None) -> None:
         """End the link, and emit `LinkEnded` the first time."""
-        was_gone = self.gone
+        had_ended = self.ended
         self.advance(Step.END_LINK)
         self.session.links.pop(self, None)
-        if not was_gone:
+        if not had_ended:
             self.engine.emit(LinkEnded(self, closed, cause))
 
 

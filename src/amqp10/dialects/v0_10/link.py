@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 from ..._machine import Machine
-from ...engine import DeliveriesUnresumed, LinkAttached, LinkEnded, LinkTerms
+from ...engine import LinkAttached, LinkEnded, LinkTerms
 from ...errors import AmqpError, LinkDetached
 from ...messaging import Error
-from .._kit.links import PlainLink
+from .._kit.links import PlainLink, Unresumed
 from .._kit.parents import EventSession
 from .command_ids import CommandOwner
 from .states import LINK, LinkState, Step
@@ -53,11 +53,7 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
         self._name = name
         self.state = LinkState.ATTACHING
         self.detached: bool = False
-        self._orphans: list[Any] = []  # deliveries of an earlier attachment, which can not be resumed
-
-    @property
-    def name(self) -> str:
-        return self._name
+        self._unresumed = Unresumed(None)
 
     @property
     def ended(self) -> bool:
@@ -73,7 +69,7 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
 
     def carry_over(self, resuming: Iterable[Any] | None) -> None:
         """Keep the deliveries that the owner wants to resume; `mark_attached` tells that their outcome is unknown."""
-        self._orphans = [each for each in resuming or () if not each.local_settled]
+        self._unresumed = Unresumed(resuming)
 
     def mark_attached(self, remote: LinkTerms) -> None:
         """Tell that the link is attached, with the terms `remote`."""
@@ -82,23 +78,7 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
         self.remote = replace(remote, unsettled=None)
         self.advance(Step.ATTACH)
         self.session.engine.emit(LinkAttached(self))
-        if self._orphans:
-            orphans, self._orphans = self._orphans, []
-            for delivery in orphans:
-                delivery.link = self
-            self.session.engine.emit(DeliveriesUnresumed(self, orphans))
-
-    def take_answer(self, terms: LinkTerms) -> bool:
-        """Attach the link with the owner's terms; return False if it ended meanwhile, and nothing is to be done.
-
-        Raises:
-            LocalProtocolError: the link was answered before.
-        """
-        if self.ended:
-            return False
-        self.take_terms(terms)
-        self.advance(Step.ATTACH)
-        return True
+        self._unresumed.report(self)
 
     def attach_failed(self, error: Error) -> None:
         """End the link, for it can not be attached."""

@@ -11,7 +11,6 @@ from .states import LINK, LinkState, Step
 
 if TYPE_CHECKING:
     from ...errors import AmqpError
-    from .._kit.parents import EventSession
 
 
 class LinkEndpoint(PlainLink, Machine[LinkState]):
@@ -20,7 +19,6 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     noun = "link"
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     state = LinkState.ATTACHING
-    session: EventSession
     attached: bool
 
     @property

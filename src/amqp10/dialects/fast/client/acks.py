@@ -31,7 +31,7 @@ class ReceivingLink(Protocol):
     channel: ClientChannel
     handle: ClientHandle
     credit: int
-    gone: bool
+    ended: bool
 
     def flush(self) -> None: ...
 
@@ -177,7 +177,7 @@ class AckTracker:
     def _on_stopped(self, error: Error | None) -> None:
         self._stopping -= 1
         self._to_come = 0
-        if self._stopping or not self._paused or self._link.gone:
+        if self._stopping or not self._paused or self._link.ended:
             return
         if self.unreliable and self._link.credit:
             self._engine.flush_later(self._link)

@@ -91,11 +91,11 @@ class ClientBrowser(ClientReceiver):
         self._known.extend(numbers)
         if numbers:
             self._last = numbers[-1]
-        if not self.attached and not self.gone:
+        if not self.attached and not self.ended:
             self._on_consuming(None)
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
-        if self.gone or self.handle.closing:
+        if self.ended or self.handle.closing:
             raise LocalProtocolError(f"the link {self._name!r} is gone")
 
     def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:

@@ -16,8 +16,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import (
-    DeliveriesReceived,
-    DeliveriesUnresumed,
     FlowReceived,
     Handlers,
     IncomingDelivery,
@@ -29,7 +27,7 @@ from ....engine import (
 from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, Unsupported
 from ....messaging import Accepted, Error, Modified, Released, Source, TransactionalState
 from ....types import Symbol
-from ..._kit.links import PlainReceiver
+from ..._kit.links import PlainReceiver, Unresumed
 from ..._kit.partial import advice, largest_in_part, most_in_part
 from ..codes import BadContents
 from ..link import LinkEndpoint, link_cause
@@ -89,7 +87,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         self._kept = {known_by(each.head): each for each in parts_of(resuming or ()).values()}  # of the last handle
         self._weight = 0  # of what is kept of it
         self._unread = 0  # octets of streamed bodies that wait to be read
-        self._unresumed = [each for each in resuming or () if getattr(each, "stream", None) is None]
+        self._unresumed = Unresumed([each for each in resuming or () if getattr(each, "stream", None) is None])
         self._closed = not identifier_of(terms)  # the source ends with the link
         settles = terms.settle_mode == "settled" or not self.acknowledges
         self.channel: ClientChannel = ClientChannel(
@@ -134,16 +132,14 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     def _on_consuming(self, error: Error | None) -> None:
         if error is not None:
             self._give_up(error)
-        elif not self.gone and not self.handle.closing:
+        elif not self.ended and not self.handle.closing:
             assert self.terms is not None
             self.remote = termini_of(self.terms, self._created)
             if self.terms.source is None:  # a subscription was ended; its source is unknown
                 self.remote = replace(self.remote, source=Source())
             self.advance(Step.ATTACH)
             self.engine.emit(LinkAttached(self))
-            unresumed, self._unresumed = self._unresumed, []
-            if unresumed:
-                self.engine.emit(DeliveriesUnresumed(self, unresumed))
+            self._unresumed.report(self)
 
     def _give_up(self, error: Error) -> None:
         """End the link, because the server has refused it."""
@@ -159,10 +155,9 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     def flow(
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
-        if self.gone or self.handle.closing:
+        if self.ended or self.handle.closing:
             raise LocalProtocolError(f"the link {self._name!r} is not attached")
-        if not 0 <= credit <= 0xFFFF_FFFF:
-            raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
+        self.check_credit(credit)
         if properties:
             raise Unsupported("AMQP/Fast has no flow properties, so a receiver cannot acquire in a transaction")
         self.credit = credit
@@ -171,7 +166,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def flush(self) -> None:
         """Write the acknowledgments and the prefetch that are due."""
-        if not self.gone and not self.handle.closing:
+        if not self.ended and not self.handle.closing:
             self.acks.write()
 
     def drained(self) -> None:
@@ -236,7 +231,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
             self.acks.give_back(delivery)
             self.engine.flush_later(self)
         else:
-            self._hand_out(delivery)
+            self._arrived(delivery)
 
     def _on_prepare(self, handle: ClientHandle, command: HandlePrepare, content: bytes) -> None:
         """Answer how much of a message is here: the part kept from the last handle, or the part sent along."""
@@ -302,7 +297,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
             for part in assembly.parts:
                 self._on_part(delivery, part, whole=False)
             assembly.parts.clear()
-            self._hand_out(delivery)
+            self._arrived(delivery)
         return delivery, assembly
 
     def _address_of(self, command: HandleNotify) -> str | None:
@@ -311,12 +306,10 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         known = self._created or (self.terms.source.address if self.terms.source is not None else None)
         return command.dest_name if command.dest_name and command.dest_name != known else None
 
-    def _hand_out(self, delivery: IncomingDelivery) -> None:
+    def _arrived(self, delivery: IncomingDelivery) -> None:
         if not delivery.local_settled:
             self.unsettled[delivery.tag] = delivery
-        self.incoming.append(delivery)
-        if len(self.incoming) == 1:
-            self.engine.emit(DeliveriesReceived(self))
+        self.hand_out(delivery)
 
     # A message that is read while it comes in
 
@@ -351,7 +344,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def _count(self, octets: int) -> None:
         """Count octets that wait to be read, or no longer wait (negative), unless the link is over."""
-        if not self.gone:
+        if not self.ended:
             self._unread += octets
             self.session.engine.unread(octets)
 
@@ -365,7 +358,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
-        if self.gone or self.handle.closing:
+        if self.ended or self.handle.closing:
             raise LocalProtocolError(f"the link {self._name!r} is over: the sender may send the message again")
         self.check_outcome(state)
         if isinstance(state, TransactionalState):
@@ -375,7 +368,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
             self.acks.give_back(delivery)
         else:
             self.acks.settled(delivery)
-        self.note_settled(delivery, state)
+        self.settled_by_owner(delivery, state)
         self.engine.flush_later(self)
 
     def _settle_in(self, state: TransactionalState, delivery: IncomingDelivery) -> None:
@@ -386,11 +379,11 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
                 "the transaction is not open: it was discharged, or declared on another connection"
             )
         transaction.accept(self, delivery)
-        self.note_settled(delivery, state)
+        self.settled_by_owner(delivery, state)
 
     def obstacle(self, deliveries: list[IncomingDelivery]) -> Error | None:
         """Return why a transaction cannot accept these deliveries; None if it can."""
-        if self.gone or self.handle.closing:
+        if self.ended or self.handle.closing:
             return Error(Symbol("amqp:transaction:rollback"), "the receiver of what was accepted is gone")
         if not self.acks.covers(deliveries):
             return Error(
@@ -408,7 +401,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def undo(self, delivery: IncomingDelivery) -> None:
         """Give a delivery back to the server, because the transaction in which it was accepted is rolled back."""
-        if not self.gone and not self.handle.closing:
+        if not self.ended and not self.handle.closing:
             self.acks.give_back(delivery)
             self.engine.flush_later(self)
 
@@ -422,19 +415,13 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         if state is not None and not isinstance(state, Accepted | Released) and not plain:
             raise Unsupported(f"AMQP/Fast has no outcome {type(state).__name__.lower()}: accept or release")
 
-    def note_settled(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
-        """Mark a delivery as settled with `state`; no answer of the server is needed."""
-        if state is not None:
-            delivery.state = state
-        delivery.local_settled = True
-        self.unsettled.pop(delivery.tag, None)
-
     # Ending
 
     def suspended(self) -> list[IncomingDelivery]:
         coming = self._coming[1] if self._coming is not None else self._prepared
         parts = [coming] if coming is not None else list(self._kept.values())
-        return [*self.unsettled.values(), *(kept_part(self, each) for each in parts if each.parts)]
+        kept = [kept_part(self, each) for each in parts if each.parts]
+        return [*self._unresumed.deliveries, *self.unsettled.values(), *kept]
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if not self.may(Step.DETACH):

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ....engine import DeliveriesUnresumed, Handlers, LinkAttached, LinkTerms, OutgoingDelivery
+from ....engine import Handlers, LinkAttached, LinkTerms, OutgoingDelivery
 from ....errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
 from ....messaging import ACCEPTED, Error, Rejected, Returned, Target, TransactionalState, read_properties
-from ..._kit.links import PlainSender
+from ..._kit.links import PlainSender, Unresumed
 from ..codes import BAD_CONTENTS, UNROUTABLE, reply_code_of
 from ..link import LinkEndpoint, link_cause
 from ..message.destinations import opening, termini_of
@@ -58,7 +58,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         )
         self._collected: tuple[OutgoingDelivery, list[bytes]] | None = None  # the parts of a message in a transaction
         self._abandoned: set[ClientHandle] = set()
-        self._unresumed = list(resuming) if resuming is not None else []
+        self._unresumed = Unresumed(resuming)
         self._again: list[OutgoingDelivery] = []  # to be sent again, before anything newer
         self._preparing: OutgoingDelivery | None = None  # the message that the server was asked about
         self._prepared = b""  # the body of `_preparing`
@@ -86,18 +86,16 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         if error is not None:
             self.channel.close()
             self.over(True, link_cause(error))
-        elif not self.gone and not self._handle.closing:
+        elif not self.ended and not self._handle.closing:
             assert self.terms is not None
             self.remote = termini_of(self.terms, self._created)
             self.advance(Step.ATTACH)
             self._window = WINDOW
             self.engine.emit(LinkAttached(self))
             self.engine.report_credit(self)
-            unresumed, self._unresumed = self._unresumed, []
-            if unresumed:
-                for delivery in unresumed:
-                    delivery.link, delivery.delivery_id = self, None
-                self.engine.emit(DeliveriesUnresumed(self, unresumed))
+            for delivery in self._unresumed.deliveries:
+                delivery.delivery_id = None
+            self._unresumed.report(self)
 
     @property
     def settled_by_sender(self) -> bool:
@@ -215,9 +213,8 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
             transaction.post(command, self._to(payload), payload, delivery.message_format)
         delivery.delivery_id = self.session.give_id()
         delivery.on_wire = True
-        delivery.remote_state = TransactionalState(state.txn_id, ACCEPTED if transaction is not None else unknown())
-        delivery.remote_settled = delivery.local_settled = True
-        self.unsettled.pop(delivery.tag, None)
+        outcome = ACCEPTED if transaction is not None else unknown()
+        self.settled_by_peer(delivery, TransactionalState(state.txn_id, outcome))
         self.engine.report_outcome(self, delivery)
 
     # In parts
@@ -322,7 +319,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         for delivery in self.unsettled.values():
             if delivery.delivery_id is not None:
                 delivery.past |= 2 if delivery.on_wire else 1
-        return [each for each in self.unsettled.values() if each is not under_way] + self._unresumed
+        return [each for each in self.unsettled.values() if each is not under_way] + self._unresumed.deliveries
 
     def resend(self, delivery: OutgoingDelivery) -> None:
         if delivery.local_settled or delivery.streamed or not self.attached:

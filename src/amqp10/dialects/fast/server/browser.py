@@ -74,8 +74,7 @@ class ServerBrowser(ServerSender):
             self.drained()
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
-        self.terms = terms
-        if not self.gone:
+        if self.take_answer(terms):
             self.advance(Step.ATTACH)
 
     def send(

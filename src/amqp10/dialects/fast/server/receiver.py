@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....engine import (
-    DeliveriesReceived,
     IncomingDelivery,
     IncomingStream,
     LinkAttached,
@@ -64,6 +63,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
         if not self.take_answer(terms):
             return
+        self.advance(Step.ATTACH)
         self._parts = parts_of(resuming or ())
         self.session.engine.count_partial(sum(part.weight for part in self._parts.values()))
         if self is self._handle.producer:
@@ -99,7 +99,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
             state: the state that the message arrives in, for one that is part of a transaction.
             on_outcome: called with the outcome instead of a reply to the client; with None if no outcome will come.
         """
-        if on_outcome is not None and (self.gone or self._handle.closing):
+        if on_outcome is not None and (self.ended or self._handle.closing):
             on_outcome(None)
             return
         self._number += 1
@@ -112,13 +112,13 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         elif confirm_tag:
             self._tags[tag] = confirm_tag
         if self.credit > 0:  # then no message is held
-            self._hand_out(delivery)
+            self._hand_over(delivery)
         else:
             self._over_credit.append((delivery, len(payload)))
             if on_outcome is None:  # with `on_outcome` the transaction counts it
                 self.session.engine.hold(1, len(payload))
 
-    def _hand_out(self, delivery: IncomingDelivery) -> None:
+    def _hand_over(self, delivery: IncomingDelivery) -> None:
         self.credit -= 1
         if not delivery.local_settled:
             self.unsettled[delivery.tag] = delivery
@@ -128,20 +128,17 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
             delivery.stream.whole = True
             delivery.stream.size = len(delivery.payload)
             delivery.payload = b""
-        self.incoming.append(delivery)
-        if len(self.incoming) == 1:
-            self.engine.emit(DeliveriesReceived(self))
+        self.hand_out(delivery)
 
     def flow(
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
-        if not self.attached:
-            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        self.check_attached()
         self.credit = credit
         released = octets = 0
         while self._over_credit and self.credit > 0:
             delivery, size = self._over_credit.popleft()
-            self._hand_out(delivery)
+            self._hand_over(delivery)
             if delivery.tag not in self._listening:
                 released, octets = released + 1, octets + size
         if released:
@@ -172,10 +169,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
             return
         if not self.attached:
             raise LocalProtocolError(f"the link {self._name!r} is over: the sender may send the message again")
-        if state is not None:
-            delivery.state = state
-        delivery.local_settled = True
-        self.unsettled.pop(delivery.tag, None)
+        self.settled_by_owner(delivery, state)
         on_outcome = self._listening.pop(delivery.tag, None)
         if on_outcome is not None:
             on_outcome(state)
@@ -204,7 +198,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         return found
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
-        if not self.gone:
+        if not self.ended:
             self._handle.close(error)
 
     def leave(self, closed: bool | None, cause: AmqpError | None) -> None:
@@ -212,6 +206,6 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         self.drop_over_credit()
         self.session.engine.count_partial(-sum(part.weight for part in self._parts.values()))
         self.session.links.pop(self, None)
-        if not self.gone:
+        if not self.ended:
             self.advance(Step.LEAVE if self.may(Step.LEAVE) else Step.END_LINK)
             self.engine.emit(LinkEnded(self, True, cause))

@@ -68,6 +68,7 @@ class ServerSender(LinkEndpoint, PlainSender):
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
         if not self.take_answer(terms):
             return
+        self.advance(Step.ATTACH)
         source = terms.source
         if self._created:
             self._handle.opened(source.address if isinstance(source, Source) else None)
@@ -301,7 +302,7 @@ class ServerSender(LinkEndpoint, PlainSender):
         """Do nothing: a sender holds no messages."""
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
-        if not self.gone:
+        if not self.ended:
             self._handle.close(error)
 
     def leave(self, closed: bool | None, cause: AmqpError | None) -> None:
@@ -328,8 +329,7 @@ class UnsubscribeLink(ServerSender):
         self._tag = tag
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
-        self.terms = terms
-        if not self.gone:
+        if self.take_answer(terms):
             self.advance(Step.ATTACH)
         self._answer(None)
 

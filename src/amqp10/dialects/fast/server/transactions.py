@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ....engine import DeliveriesReceived, IncomingDelivery, LinkAttached, LinkTerms
+from ....engine import IncomingDelivery, LinkAttached, LinkTerms
 from ....messaging import (
     ACCEPTED,
     Accepted,
@@ -55,8 +55,7 @@ class ServerCoordinator(LinkEndpoint, RelayCoordinator):
         self.engine.emit(LinkAttached(self))
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
-        self.terms = terms
-        if not self.gone:
+        if self.take_answer(terms):
             self.advance(Step.ATTACH)
 
     def refuse(self, error: Error) -> None:
@@ -84,10 +83,7 @@ class ServerCoordinator(LinkEndpoint, RelayCoordinator):
 
     def _ask(self, what: Declare | Discharge) -> None:
         self.credit -= 1
-        delivery = self.delivery_of(what)
-        self.incoming.append(delivery)
-        if len(self.incoming) == 1:
-            self.engine.emit(DeliveriesReceived(self))
+        self.hand_out(self.delivery_of(what))
 
     def answered(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
         if isinstance(state, Declared):

@@ -13,7 +13,6 @@ from uuid import uuid4
 
 from ....engine import (
     Address,
-    DeliveriesReceived,
     FlowReceived,
     IncomingDelivery,
     LinkTerms,
@@ -199,7 +198,8 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
         if self.detached:
-            raise LocalProtocolError(f"the link {self.name!r} is not attached")
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        self.check_credit(credit)
         if credit < self.credit and self.attached and not self._stopping:
             self._stop(MessageStop(self.destination))
         self.credit = credit
@@ -273,9 +273,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
             self.credit -= 1
         if not settled:
             self.unsettled[delivery.tag] = delivery
-        if not self.incoming:
-            self.session.engine.emit(DeliveriesReceived(self))
-        self.incoming.append(delivery)
+        self.hand_out(delivery)
 
     def _too_large(self, number: int, settled: bool, limit: int | None) -> None:
         """Release the message, and end the link as AMQP 1.0 does for a message above max-message-size."""
@@ -289,8 +287,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
-        if not self.attached:
-            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        self.check_attached()
         state = state if state is not None else delivery.state
         if isinstance(state, TransactionalState):
             branch = self.session.transactions.branch(state.txn_id)
@@ -304,9 +301,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         elif not self._browsing or delivery.tag in self._acquired:
             self._acquired.discard(delivery.tag)
             self._dispose(delivery, state)
-        delivery.state = state
-        delivery.local_settled = True
-        self.unsettled.pop(delivery.tag, None)
+        self.settled_by_owner(delivery, state)
 
     def _dispose(self, delivery: IncomingDelivery, state: Any) -> None:
         assert delivery.delivery_id is not None
@@ -323,7 +318,8 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         self.session.settlement(self, delivery)
 
     def suspended(self) -> list[Any]:
-        return [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
+        own = [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
+        return self._unresumed.deliveries + own
 
     # The end
 

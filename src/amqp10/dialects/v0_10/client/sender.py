@@ -126,8 +126,7 @@ class ClientSender(LinkEndpoint, PlainSender):
             raise LocalProtocolError(f"the message cannot be sent in AMQP 0-10: {error}") from error
 
     def _check_sendable(self, settled: bool, more: bool, message_format: int) -> None:
-        if not self.attached:
-            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        self.check_attached()
         if more:
             raise LocalProtocolError("AMQP 0-10 cannot send a message in parts: send it in one call")
         if message_format:
@@ -186,18 +185,14 @@ class ClientSender(LinkEndpoint, PlainSender):
             self._report_outcome(sent.about, RELEASED)
 
     def _report_outcome(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
-        delivery.remote_state = state
-        self._settle(delivery)
+        self.settled_by_peer(delivery, state)
         self.session.outcome(self, delivery)
-
-    def _settle(self, delivery: OutgoingDelivery) -> None:
-        delivery.remote_settled = delivery.local_settled = True
-        self.unsettled.pop(delivery.tag, None)
 
     # What an earlier attachment left
 
     def suspended(self) -> list[Any]:
-        return [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
+        own = [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
+        return self._unresumed.deliveries + own
 
     def resend(self, delivery: OutgoingDelivery) -> None:
         if delivery.local_settled or not self.attached:

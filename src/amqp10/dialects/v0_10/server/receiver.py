@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ....engine import (
-    DeliveriesReceived,
     FlowReceived,
     ImmediateDelivery,
     IncomingDelivery,
@@ -25,6 +24,7 @@ from ..._kit.links import PlainReceiver
 from ..codes import SERVERS_REJECT, UNROUTABLE, UNSPECIFIED, SessionFault, execution_code, reject_text
 from ..link import LinkEndpoint
 from ..message.from_transfer import read_message
+from ..states import Step
 from ..wire.commands import MessageTransfer
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
     # Attaching
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
-        self.take_answer(terms)
+        if self.take_answer(terms):
+            self.advance(Step.ATTACH)
 
     def refuse(self, error: Error) -> None:
         if not self.ended:
@@ -101,15 +102,13 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
 
     def _hand_over(self, delivery: IncomingDelivery) -> None:
         self.credit -= 1
-        if not self.incoming:
-            self.session.engine.emit(DeliveriesReceived(self))
-        self.incoming.append(delivery)
+        self.hand_out(delivery)
 
     def flow(
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
         if self.detached:
-            raise LocalProtocolError(f"the link {self.name!r} is not attached")
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
         self.credit = credit
         while self._over_credit and self.credit > 0:
             delivery = self._over_credit.popleft()
@@ -135,11 +134,8 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
-        if not self.attached:
-            raise LocalProtocolError(f"the link {self._name!r} is not attached")
-        delivery.state = state
-        delivery.local_settled = True
-        self.unsettled.pop(delivery.tag, None)
+        self.check_attached()
+        self.settled_by_owner(delivery, state)
         number = self._numbers.pop(delivery.tag)
         outcome = state.outcome if isinstance(state, TransactionalState) else state
         discards_unroutable = delivery.tag in self._discards_unroutable

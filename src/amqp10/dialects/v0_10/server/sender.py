@@ -96,6 +96,7 @@ class ServerSender(LinkEndpoint, PlainSender):
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
         if not self.take_answer(terms):
             return
+        self.advance(Step.ATTACH)
         self.session.complete(self.number)
         self.session.answered()
 
@@ -246,10 +247,7 @@ class ServerSender(LinkEndpoint, PlainSender):
         self._acquired.add(delivery)
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
-        if state is not None:
-            delivery.state = state
-        delivery.local_settled = True
-        self.unsettled.pop(delivery.tag, None)
+        super().settle(delivery, state)
         if delivery.delivery_id is not None:
             self.session.forget_delivery(delivery)
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....engine import (
     BranchId,
     CompleteBranch,
-    DeliveriesReceived,
     Dispatcher,
     Handlers,
     IncomingDelivery,
@@ -128,9 +127,7 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
     def ask_on(self) -> None:
         while self._questions and self.credit > 0:
             self.credit -= 1
-            if not self.incoming:
-                self.session.engine.emit(DeliveriesReceived(self))
-            self.incoming.append(self._questions.popleft())
+            self.hand_out(self._questions.popleft())
 
     def answered(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
         done = self._requested.pop(delivery.tag)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....engine import (
     ON_DEMAND_CAPABILITY,
     Address,
-    DeliveriesUnresumed,
     Handlers,
     LinkAttached,
     LinkTerms,
@@ -22,6 +21,7 @@ from ....engine import (
 )
 from ....errors import AmqpError, LinkDetached, RemoteProtocolError
 from ....messaging import Error, Source, Target, TransactionalState
+from ..._kit.links import Unresumed
 from ..channel import Channel, ChannelUser
 from ..codes import as_exception
 from ..link import LinkEndpoint
@@ -55,15 +55,12 @@ class ClientLink(LinkEndpoint, ChannelUser):
     def __init__(self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         self.session = session
         self.engine: V09Engine = session.engine
+        self._name = terms.name
         self.terms = terms
         self.address: Address = Address("", None)  # where messages go, or come from
-        self._resuming = None if resuming is None else [each for each in resuming if not each.local_settled]
+        self._unresumed = Unresumed(resuming)
         self._waits_for = 0  # answers that are still to come before it is attached
         self.cause: AmqpError | None = None
-
-    @property
-    def name(self) -> str:
-        return self.terms.name
 
     # Attaching
 
@@ -158,11 +155,9 @@ class ClientLink(LinkEndpoint, ChannelUser):
         if terms.receiver_settle_mode == "second":
             self.terms = replace(terms, receiver_settle_mode="first")
         self.advance(Step.ATTACH)
-        engine = self.engine
-        engine.emit(LinkAttached(self))
+        self.engine.emit(LinkAttached(self))
         self.begin_flow()
-        if self._resuming:
-            engine.emit(DeliveriesUnresumed(self, self._resuming))
+        self._unresumed.report(self)
 
     def found(self, terminus: Source | Target) -> str | None:
         """Return the address of the node."""
@@ -181,7 +176,7 @@ class ClientLink(LinkEndpoint, ChannelUser):
 
     def suspended(self) -> list[Any]:
         found = [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
-        return [*(self._resuming or ()), *found] if not self.attached and self.remote is None else found
+        return self._unresumed.deliveries + found
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if not self.ended:

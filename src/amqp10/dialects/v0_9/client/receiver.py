@@ -129,9 +129,8 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
         if self.ended:
-            raise LocalProtocolError(f"the link {self.name!r} is not attached")
-        if not 0 <= credit <= 0xFFFF_FFFF:
-            raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        self.check_credit(credit)
         self.credit = credit
         self.drain.on = drain
         while self._prefetched and self.credit > 0:

@@ -161,10 +161,8 @@ class ClientSender(ClientLink, PlainSender):
             raise LocalProtocolError("the link's settle mode is 'settled': send with settled=True")
         if tag is None:
             tag = self._new_tag()
-        elif len(tag) > 32:
-            raise LocalProtocolError(f"a delivery-tag must have at most 32 bytes, not {len(tag)}")
-        elif tag in self.unsettled:
-            raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
+        else:
+            self.check_tag(tag)
         if state is not None:
             return self._send_in_transaction(payload, settled, tag, message_format, state)
         delivery = self.delivery_type(self, tag, payload, settled, message_format)

@@ -139,9 +139,7 @@ class Transactions:
                 "receiver"
             )
         work.receiver = link
-        delivery.state = state
-        delivery.local_settled = True
-        link.unsettled.pop(delivery.tag, None)
+        link.settled_by_owner(delivery, state)
         work.settled.append((delivery, state.outcome))
 
     def _work(self, state: DeliveryState) -> PendingTransaction:
@@ -222,6 +220,7 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
 
     def __init__(self, session: ClientLinkSession, terms: LinkTerms) -> None:
         self.session = session
+        self._name = terms.name
         self.terms: LinkTerms = terms
         self.remote: LinkTerms | None = LinkTerms(
             terms.name, terms.source, Coordinator(CAPABILITIES), settle_mode=terms.settle_mode
@@ -232,10 +231,6 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
         self.frame_room: int = session.engine.max_payload
         session.engine.emit(LinkAttached(self))
         session.engine.emit(CreditChanged(self))
-
-    @property
-    def name(self) -> str:
-        return self.terms.name if self.terms is not None else ""
 
     def declare(self, delivery: OutgoingDelivery, request: Declare) -> None:
         self.answer(delivery, self.session.connection.transactions.declare(self))

@@ -23,15 +23,12 @@ class ServerLink(LinkEndpoint):
 
     def __init__(self, session: ServerLinkSession, remote: LinkTerms) -> None:
         self.session = session
+        self._name = remote.name
         self.remote: LinkTerms = remote
 
     @property
     def engine(self) -> V09Engine:
         return self.session.connection.engine
-
-    @property
-    def name(self) -> str:
-        return self.remote.name
 
     @property
     def settled_by_sender(self) -> bool:
@@ -43,8 +40,7 @@ class ServerLink(LinkEndpoint):
         self.engine.emit(LinkAttached(self))
 
     def attach(self, terms: LinkTerms, *, resuming: Any = None) -> None:
-        self.take_terms(terms)
-        if not self.ended:  # the channel may have ended while the answer was on its way
+        if self.take_answer(terms):  # the channel may have ended while the answer was on its way
             self.advance(Step.ATTACH)
             self.begin()
 
@@ -52,4 +48,4 @@ class ServerLink(LinkEndpoint):
         """Begin to use the link, because the owner has accepted it."""
 
     def refuse(self, error: Error) -> None:
-        raise LocalProtocolError(f"the link {self.name!r} cannot be refused")
+        raise LocalProtocolError(f"the link {self._name!r} cannot be refused")

@@ -194,10 +194,7 @@ class ServerReceiver(ServerLink, PlainReceiver):
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
-        delivery.local_settled = True
-        if state is not None:
-            delivery.state = state
-        self.unsettled.pop(delivery.tag, None)
+        self.settled_by_owner(delivery, state)
         if not self.attached:
             return  # the channel is closed, so that nothing may be sent on it
         number = delivery.delivery_id

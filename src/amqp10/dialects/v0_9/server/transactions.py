@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ....engine import DeliveriesReceived, IncomingDelivery, LinkTerms
+from ....engine import IncomingDelivery, LinkTerms
 from ....messaging import (
     Coordinator,
     Declare,
@@ -117,8 +117,7 @@ class ServerCoordinator(ServerLink, RelayCoordinator):
 
     def say(self, what: Declare | Discharge) -> None:
         """Ask the owner to declare or discharge a transaction."""
-        self.incoming.append(self.delivery_of(what))
-        self.engine.emit(DeliveriesReceived(self))
+        self.hand_out(self.delivery_of(what))
 
     def answered(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
         self._transactions.on_outcome(state)
