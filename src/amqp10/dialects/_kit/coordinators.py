@@ -7,12 +7,22 @@ server    RelayCoordinator: this side asks on it what a client did by the dialec
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from ...engine import IncomingDelivery, OutgoingDelivery
+from ...engine import IncomingDelivery, OutgoingDelivery, SenderLink
 from ...errors import DecodeError, LocalProtocolError
-from ...messaging import AmqpValue, Declare, DeliveryState, Discharge, Error, Message, Rejected
+from ...messaging import (
+    ACCEPTED,
+    AmqpValue,
+    Declare,
+    Declared,
+    DeliveryState,
+    Discharge,
+    Error,
+    Message,
+    Rejected,
+)
 from ...types import as_composite
 from .links import PlainReceiver, PlainSender
 
@@ -22,7 +32,65 @@ def rejected(condition: str, description: str | None) -> Rejected:
     return Rejected(Error(condition, description))
 
 
-class LocalCoordinator(PlainSender):
+ROLLED_BACK: Final = "amqp:transaction:rollback"
+
+
+class TransactionWork(Protocol):
+    """The messages and outcomes of one transaction, which are kept until it is discharged."""
+
+    def roll_back(self) -> None:
+        """Drop the messages, and give the deliveries back."""
+
+
+Work = TypeVar("Work", bound=TransactionWork)
+
+
+class OpenTransactions(Generic[Work]):
+    """The transactions that are declared and not discharged.
+
+    Args:
+        scope: the endpoint that they belong to, as errors name it.
+    """
+
+    __slots__ = ("_last", "_open", "_reason")
+
+    def __init__(self, scope: str) -> None:
+        self._reason = f"the transaction is not open: it was discharged, or declared on another {scope}"
+        self._open: dict[bytes, tuple[SenderLink, Work]] = {}
+        self._last = 0
+
+    def declare(self, coordinator: SenderLink, make: Callable[[bytes], Work]) -> bytes:
+        """Open a transaction, whose work is `make(its id)`, and return its id."""
+        self._last += 1
+        txn_id = self._last.to_bytes(8, "big")
+        self._open[txn_id] = coordinator, make(txn_id)
+        return txn_id
+
+    def find(self, txn_id: bytes) -> Work:
+        """Return the work of an open transaction.
+
+        Raises:
+            LocalProtocolError: it is not open.
+        """
+        if txn_id not in self._open:
+            raise LocalProtocolError(self._reason)
+        return self._open[txn_id][1]
+
+    def end(self, txn_id: bytes) -> Work | Rejected:
+        """Return the work of a transaction, which is open no longer, or else the outcome of its discharge."""
+        if txn_id not in self._open:
+            return rejected("amqp:transaction:unknown-id", self._reason)
+        return self._open.pop(txn_id)[1]
+
+    def give_up(self, coordinator: SenderLink) -> None:
+        """Roll back the open transactions of `coordinator`, whose link is over."""
+        for txn_id, (link, work) in list(self._open.items()):
+            if link is coordinator:
+                del self._open[txn_id]
+                work.roll_back()
+
+
+class LocalCoordinator(PlainSender, Generic[Work]):
     """The client's link: this side answers what is sent on it, and sends none of it as it is."""
 
     _sent = 0  # deliveries
@@ -58,23 +126,44 @@ class LocalCoordinator(PlainSender):
         delivery.delivery_id = self.number(self._sent)
         delivery.on_wire = True
         self.unsettled[tag] = delivery
-        if isinstance(request, Declare):
-            self.declare(delivery, request)
+        if isinstance(request, Discharge):
+            self._discharge(delivery, request)
+        elif request.global_id is not None:
+            self.answer_soon(delivery, rejected("amqp:not-implemented", "there are no distributed transactions"))
         else:
-            self.discharge(delivery, request)
+            self.answer_soon(delivery, Declared(self.transactions.declare(self, self.new_work)))
         return delivery
+
+    def _discharge(self, delivery: OutgoingDelivery, request: Discharge) -> None:
+        work = self.transactions.end(request.txn_id)
+        if isinstance(work, Rejected):
+            self.answer_soon(delivery, work)
+        elif request.fail:
+            work.roll_back()
+            self.answer_soon(delivery, ACCEPTED)
+        else:
+            self.commit(delivery, work)
 
     def number(self, count: int) -> int | None:
         """Return the delivery-id of delivery number `count`, if the dialect has one."""
         return count
 
+    @property
     @abstractmethod
-    def declare(self, delivery: OutgoingDelivery, request: Declare) -> None:
-        """Begin a transaction, and answer."""
+    def transactions(self) -> OpenTransactions[Work]:
+        """Return the transactions of the link's connection or session."""
 
     @abstractmethod
-    def discharge(self, delivery: OutgoingDelivery, request: Discharge) -> None:
-        """End a transaction, and answer when that is done."""
+    def new_work(self, txn_id: bytes) -> Work:
+        """Make what keeps the work of a transaction."""
+
+    @abstractmethod
+    def commit(self, delivery: OutgoingDelivery, work: Work) -> None:
+        """Commit the work of a transaction, and answer its discharge when that is done."""
+
+    def answer_soon(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        """Answer what the server need not be asked for."""
+        self.answer(delivery, state)
 
     def answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         """Settle a declare or a discharge with its outcome, once."""

@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from ...engine import Event
 
 
+class Flushed(Protocol):
+    """An object that keeps back what it has to write, to merge it, until the next output."""
+
+    def flush(self) -> None: ...
+
+
 class EventEngine(SessionEngine, Protocol):
     """The engine of a session, which takes its events."""
 

@@ -37,6 +37,8 @@ from .wire.frames import PRE_TUNE_MAX, CommandReader, encode_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from .._kit.parents import Flushed
+
 
 CAPABILITIES: Final = frozenset(
     {
@@ -62,12 +64,6 @@ class OpenSession(Protocol):
     def connection_closes(self) -> None: ...
 
     def over(self, cause: AmqpError | None) -> None: ...
-
-
-class Flushed(Protocol):
-    """An object that keeps back commands, to merge them, until the next output."""
-
-    def flush(self) -> None: ...
 
 
 class FastEngine(Dispatcher, TimedEngine, Machine[ConnectionState]):

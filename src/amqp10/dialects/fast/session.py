@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 from ..._machine import Machine
 from ...engine import Session, SessionUnmapped
 from ...errors import EndpointError, SessionEnded
-from .._kit.parents import EventEngine
+from .._kit.parents import EventEngine, Flushed
 from .states import SESSION, SessionState, Step
 
 if TYPE_CHECKING:
     from ...engine import OutgoingDelivery, SenderLink, SessionTerms
     from ...errors import AmqpError
     from ...messaging import Error
-    from .engine import Flushed
     from .wire.command_table import Command
 
 

@@ -40,9 +40,9 @@ from .wire.tables import BadName
 from .wire.variant import Variant
 
 if TYPE_CHECKING:
+    from .._kit.parents import Flushed
     from .channel import Channel
     from .connection import Connection
-    from .parents import Flushed
 
 HEADER_SIZE = 8
 _FAST = b"\x80\x01"  # a server of AMQP/Fast

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from ...engine import ConnectionTerms
     from ...errors import AmqpError
+    from .._kit.parents import Flushed
     from .states import Step
     from .wire.method_table import Method
     from .wire.variant import Variant
-
-
-class Flushed(Protocol):
-    """An object that keeps back methods, to merge them, until the next output."""
-
-    def flush(self) -> None: ...
 
 
 class ConnectionSession(Protocol):

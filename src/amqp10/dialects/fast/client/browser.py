@@ -81,7 +81,7 @@ class ClientBrowser(ClientReceiver):
         if not command.partial:
             tag = self._shown.pop(command.message_nbr, None)
             if tag is not None:
-                handle.drop(tag)
+                handle.replies.drop(tag)
         super()._on_notify(handle, command, content)
 
     def _on_index(self, handle: ClientHandle, command: HandleIndex, content: bytes) -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...._machine import Machine
 from ....engine import Dispatcher, Handlers
-from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ....types import Symbol
 from ..codes import code_of, error_of
 from ..states import CHANNEL, HandleState, Step
 from ..wire.commands import ChannelClose, ChannelOpen, ChannelReply
+from .replies import PendingReplies
 
 if TYPE_CHECKING:
     from .parents import Answered, ChannelCommand, ChannelHandle, ClientSessionEngine
@@ -51,8 +51,7 @@ class ClientChannel(Dispatcher, Machine[HandleState]):
         self.closing: bool = False
         self.commits: dict[Answered, None] = {}
         self._closed = closed
-        self._waiting: dict[int, Answered] = {}
-        self._last_tag = 0
+        self._replies = PendingReplies()
         engine.channels[self.id] = self
         self.ask(ChannelOpen(transacted=transacted, restartable=True), opened)
 
@@ -61,9 +60,7 @@ class ClientChannel(Dispatcher, Machine[HandleState]):
 
     def ask(self, command: ChannelCommand, answered: Answered) -> None:
         """Write a command that the server is to confirm, and call `answered` with its reply."""
-        self._last_tag = self._last_tag % 0xFFFF + 1
-        self._waiting[self._last_tag] = answered
-        command.channel_id, command.confirm_tag = self.id, self._last_tag
+        command.channel_id, command.confirm_tag = self.id, self._replies.tag(answered)
         self.engine.write(command)
 
     def close(self, error: Error | None = None) -> None:
@@ -78,10 +75,7 @@ class ClientChannel(Dispatcher, Machine[HandleState]):
         self.by_type[type(command)](self, command)
 
     def _receive_reply(self, command: ChannelReply) -> None:
-        answered = self._waiting.pop(command.confirm_tag, None)
-        if answered is None:
-            raise RemoteProtocolError(f"an unexpected channel-reply with the tag {command.confirm_tag}")
-        answered(error_of(command.reply_code, command.reply_text))
+        self._replies.receive(command)
 
     def _receive_close(self, command: ChannelClose) -> None:
         error = error_of(command.reply_code, command.reply_text)

@@ -23,6 +23,7 @@ from ....errors import (
     RemoteProtocolError,
     Unsupported,
 )
+from ..._kit.coordinators import OpenTransactions
 from ..codes import REFUSED, error_of
 from ..engine import FastEngine, is_done
 from ..login import ClientLogin
@@ -83,7 +84,7 @@ class ClientEngine(FastEngine):
         super().__init__(Role.CLIENT, terms)
         self.channels: dict[int, EngineChannel] = {}
         self.handles: dict[int, EngineHandle] = {}
-        self.transactions: dict[bytes, OpenTransaction] = {}
+        self.transactions: OpenTransactions[OpenTransaction] = OpenTransactions("connection")
         self.restart_names: set[str] = set()
         self.send_window: SendWindow = SendWindow(self._report_credit)
         self.handle_max: int = 0xFFFF

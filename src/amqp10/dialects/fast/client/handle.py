@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...._machine import Machine
 from ....engine import Dispatcher, Handlers
@@ -13,11 +13,10 @@ from ..codes import code_of, error_of
 from ..states import HANDLE, HandleState, Step
 from ..wire.command_table import Command
 from ..wire.commands import HandleClose, HandleOpen, HandleReply
+from .replies import PendingReplies
 
 if TYPE_CHECKING:
     from .parents import Answered, ClientSessionEngine, HandleChannel
-
-MAX_TAG: Final = 0xFFFF
 
 
 class HandleOwner(Dispatcher, ABC):
@@ -46,6 +45,7 @@ class ClientHandle(Dispatcher, Machine[HandleState]):
     Attributes:
         id: its number on the connection.
         closing: the handle is closed, or this side has sent its close.
+        replies: what waits for replies.
     """
 
     noun = "handle"
@@ -59,8 +59,7 @@ class ClientHandle(Dispatcher, Machine[HandleState]):
         self.state = HandleState.OPEN
         self.closing: bool = False
         self._owner = owner
-        self._waiting: dict[int, Answered] = {}
-        self._last_tag = 0
+        self.replies: PendingReplies = PendingReplies()
         self.engine.handles[self.id] = self
         channel.handles[self] = None
 
@@ -75,22 +74,8 @@ class ClientHandle(Dispatcher, Machine[HandleState]):
     def ask(self, command: Any, answered: Answered) -> None:
         """Write a command that the server is to confirm, and call `answered` with its reply."""
         command.handle_id = self.id
-        command.confirm_tag = self.tag(answered)
+        command.confirm_tag = self.replies.tag(answered)
         self.engine.write(command)
-
-    def tag(self, answered: Answered) -> int:
-        """Return a confirm-tag for a command; the reply with this tag is passed to `answered`."""
-        tag = self._last_tag
-        while True:
-            tag = tag % MAX_TAG + 1
-            if tag not in self._waiting:
-                self._last_tag = tag
-                self._waiting[tag] = answered
-                return tag
-
-    def drop(self, tag: int) -> None:
-        """Stop waiting for the reply with this tag, because another command has answered."""
-        self._waiting.pop(tag, None)
 
     def close(self, error: Error | None = None) -> None:
         """Close the handle; read what still arrives for it until the server has closed it, too."""
@@ -108,10 +93,7 @@ class ClientHandle(Dispatcher, Machine[HandleState]):
             handler(self, command)
 
     def _receive_reply(self, command: HandleReply) -> None:
-        answered = self._waiting.pop(command.confirm_tag, None)
-        if answered is None:
-            raise RemoteProtocolError(f"an unexpected handle-reply with the tag {command.confirm_tag}")
-        answered(error_of(command.reply_code, command.reply_text))
+        self.replies.receive(command)
 
     def _receive_close(self, command: HandleClose) -> None:
         requested = self.closing

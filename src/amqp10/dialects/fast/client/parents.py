@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from ..._kit.coordinators import TransactionWork
 from ..link import EndpointSession
 from ..session import EndpointEngine
 from ..wire.commands import ChannelCommit, ChannelOpen, ChannelRollback
@@ -12,6 +13,7 @@ from ..wire.commands import ChannelCommit, ChannelOpen, ChannelRollback
 if TYPE_CHECKING:
     from ....engine import IncomingDelivery, Session
     from ....messaging import Error
+    from ..._kit.coordinators import OpenTransactions
     from ..wire.command_table import Command
     from ..wire.commands import ChannelClose, ChannelReply, HandleOpen
     from .send_window import SendWindow
@@ -81,8 +83,16 @@ class TransactedReceiver(Protocol):
         """Give a delivery back to the server."""
 
 
-class OpenTransaction(Protocol):
-    """A transaction that is not discharged."""
+class OpenTransaction(TransactionWork, Protocol):
+    """A transaction that is not discharged.
+
+    Attributes:
+        sent: of each message where to, the payload and its message-format.
+        accepted: the deliveries to acknowledge, by their receivers.
+    """
+
+    sent: list[tuple[HandleOpen, str, bytes, int]]
+    accepted: dict[TransactedReceiver, list[IncomingDelivery]]
 
     def post(self, opening: HandleOpen, to: str, payload: bytes, message_format: int) -> None:
         """Keep a message to send at the commit; `to`: its destination, on a handle without a name."""
@@ -90,13 +100,16 @@ class OpenTransaction(Protocol):
     def accept(self, link: TransactedReceiver, delivery: IncomingDelivery) -> None:
         """Keep a delivery to acknowledge at the commit."""
 
+    def obstacle(self) -> Error | None:
+        """Return why the transaction cannot be committed; None if it can."""
+
 
 class ClientSessionEngine(EndpointEngine, Protocol):
     """A client's engine, as its sessions see it.
 
     Attributes:
         channels, handles: those that are not closed by both sides, by number.
-        transactions: those that are not discharged, by their ids.
+        transactions: those that are not discharged.
         restart_names: the names under which the server is to keep the received parts of messages.
         send_window: the count of octets that are sent and not confirmed by the server yet.
         handle_max: the highest handle that the server takes.
@@ -104,7 +117,7 @@ class ClientSessionEngine(EndpointEngine, Protocol):
 
     channels: dict[int, EngineChannel]
     handles: dict[int, EngineHandle]
-    transactions: dict[bytes, OpenTransaction]
+    transactions: OpenTransactions[OpenTransaction]
     restart_names: set[str]
     send_window: SendWindow
     handle_max: int

@@ -127,7 +127,7 @@ class QueueBrowser(HandleOwner):
         self._assembly.add(content)
         if not command.partial:
             assembly, self._assembly = self._assembly, None
-            self._handle.drop(self._tag)
+            self._handle.replies.drop(self._tag)
             self._answered(payload_of(assembly)[0])
 
     def _answered(self, result: Any, error: Error | None = None) -> None:

@@ -373,12 +373,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def _settle_in(self, state: TransactionalState, delivery: IncomingDelivery) -> None:
         """Accept a delivery in a transaction; the server learns of it when the transaction is committed."""
-        transaction = self.session.engine.transactions.get(state.txn_id)
-        if transaction is None:
-            raise LocalProtocolError(
-                "the transaction is not open: it was discharged, or declared on another connection"
-            )
-        transaction.accept(self, delivery)
+        self.session.engine.transactions.find(state.txn_id).accept(self, delivery)
         self.settled_by_owner(delivery, state)
 
     def obstacle(self, deliveries: list[IncomingDelivery]) -> Error | None:

@@ -26,7 +26,6 @@ from ..wire.values import MAX_SHORTSTR
 from .channel import ClientChannel
 from .handle import ClientHandle, HandleOwner
 from .send_window import SenderShare
-from .transactions import unknown
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
@@ -57,7 +56,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
             None  # the message that is sent in parts, and its destination
         )
         self._collected: tuple[OutgoingDelivery, list[bytes]] | None = None  # the parts of a message in a transaction
-        self._abandoned: set[ClientHandle] = set()
+        self._abandoned: set[ClientHandle] = set()  # closed in the midst of a message: their end is not the link's
         self._unresumed = Unresumed(resuming)
         self._again: list[OutgoingDelivery] = []  # to be sent again, before anything newer
         self._preparing: OutgoingDelivery | None = None  # the message that the server was asked about
@@ -126,6 +125,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         delivery = self.delivery_type(self, tag, payload, settled, message_format)
         delivery.state = state
         if isinstance(state, TransactionalState) and more:
+            self.session.engine.transactions.find(state.txn_id)  # raise now, and not only at its end
             self._collected = delivery, [payload]
             delivery.past = 4
         elif isinstance(state, TransactionalState):
@@ -170,7 +170,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
     def _tag_for(self, delivery: OutgoingDelivery, octets: int) -> int:
         """Return the confirm-tag of a message whose body has `octets` octets; 0 if the message needs no reply."""
         covered = self.share.add(octets, asks=not delivery.local_settled)
-        return self._handle.tag(lambda error: self._on_outcome(delivery, covered, error)) if covered else 0
+        return self._handle.replies.tag(lambda error: self._on_outcome(delivery, covered, error)) if covered else 0
 
     def _to(self, payload: bytes) -> str:
         """Return the destination of a message on a link without an address; "" if the link has an address.
@@ -204,17 +204,15 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
 
     def _post(self, delivery: OutgoingDelivery, payload: bytes, state: TransactionalState) -> None:
         """Keep a message until its transaction is committed, and report it as accepted in the transaction."""
-        transaction = self.session.engine.transactions.get(state.txn_id)
-        if transaction is not None:
-            assert self.terms is not None
-            command = opening(self.terms, producer=True)
-            if self._created is not None:
-                command.dest_name = self._created
-            transaction.post(command, self._to(payload), payload, delivery.message_format)
+        transaction = self.session.engine.transactions.find(state.txn_id)
+        assert self.terms is not None
+        command = opening(self.terms, producer=True)
+        if self._created is not None:
+            command.dest_name = self._created
+        transaction.post(command, self._to(payload), payload, delivery.message_format)
         delivery.delivery_id = self.session.give_id()
         delivery.on_wire = True
-        outcome = ACCEPTED if transaction is not None else unknown()
-        self.settled_by_peer(delivery, TransactionalState(state.txn_id, outcome))
+        self.settled_by_peer(delivery, TransactionalState(state.txn_id, ACCEPTED))
         self.engine.report_outcome(self, delivery)
 
     # In parts
@@ -250,9 +248,9 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         _, parts = self._collected
         parts.append(payload)
         if not more:
-            self._collected = None
             assert isinstance(delivery.state, TransactionalState)
             self._post(delivery, b"".join(parts), delivery.state)
+            self._collected = None
             self._regain()
 
     def abort(self, delivery: OutgoingDelivery) -> None:
@@ -360,7 +358,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
             )
         self._preparing, self._prepared = None, b""
         covered = self.share.add(len(body), asks=True)
-        tag = self._handle.tag(lambda error: self._on_resumed(delivery, covered, error))
+        tag = self._handle.replies.tag(lambda error: self._on_resumed(delivery, covered, error))
         rest = body[command.message_size :]
         for content, partial in fragments(b"", rest, self.engine.frame_max):
             self._write_fragment(content, partial, tag, self._to(delivery.payload), recovery=True)

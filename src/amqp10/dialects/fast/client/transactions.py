@@ -8,15 +8,13 @@ is not next to be acknowledged.
 
 from __future__ import annotations
 
-import itertools
 import time
 from typing import TYPE_CHECKING, Final
 
 from ....engine import LinkAttached, LinkTerms, OutgoingDelivery
 from ....errors import LocalProtocolError
-from ....messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Error, Rejected
-from ....types import Symbol
-from ..._kit.coordinators import LocalCoordinator
+from ....messaging import ACCEPTED, Coordinator, Error, Rejected
+from ..._kit.coordinators import ROLLED_BACK, LocalCoordinator, OpenTransactions
 from ..link import LinkEndpoint
 from ..message.to_head import to_fast
 from ..states import Step
@@ -28,18 +26,16 @@ from .send_window import SenderShare
 
 if TYPE_CHECKING:
     from ....engine import IncomingDelivery
-    from .parents import ClientLinkSession, TransactedReceiver
+    from .parents import ClientLinkSession, OpenTransaction, TransactedReceiver
 
 LOCAL: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 CREDIT: Final = 100
-_ids = itertools.count(1)
 
 
 class ClientTransaction:
     """The messages sent and accepted in one transaction, kept until it is committed."""
 
     def __init__(self) -> None:
-        self.id: bytes = next(_ids).to_bytes(8, "big")
         self.sent: list[tuple[HandleOpen, str, bytes, int]] = []  # where to, the payload, its message-format
         self.accepted: dict[TransactedReceiver, list[IncomingDelivery]] = {}
 
@@ -62,9 +58,8 @@ class ClientTransaction:
     def obstacle(self) -> Error | None:
         """Return why the transaction cannot be committed; None if it can."""
         if len(self.accepted) > 1:
-            return _error(
-                "amqp:not-implemented", "messages of several receivers can not be accepted in one transaction"
-            )
+            why = "messages of several receivers can not be accepted in one transaction"
+            return Error("amqp:not-implemented", why)
         for link, deliveries in self.accepted.items():
             obstacle = link.obstacle(deliveries)
             if obstacle is not None:
@@ -75,9 +70,7 @@ class ClientTransaction:
 class Committing(HandleOwner):
     """One commit, from opening the handles it needs to the server's word."""
 
-    def __init__(
-        self, coordinator: ClientCoordinator, transaction: ClientTransaction, request: OutgoingDelivery
-    ) -> None:
+    def __init__(self, coordinator: ClientCoordinator, transaction: OpenTransaction, request: OutgoingDelivery) -> None:
         self._coordinator = coordinator
         self._transaction = transaction
         self._request = request
@@ -156,10 +149,10 @@ class Committing(HandleOwner):
 
     def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
         if not requested:
-            self.finish(error or _error("amqp:transaction:rollback", "the server closed a handle"))
+            self.finish(error or Error(ROLLED_BACK, "the server closed a handle"))
 
 
-class ClientCoordinator(LinkEndpoint, LocalCoordinator):
+class ClientCoordinator(LinkEndpoint, LocalCoordinator["OpenTransaction"]):
     """The link on which the owner declares and discharges; nothing of it is on the wire but commits."""
 
     session: ClientLinkSession
@@ -172,7 +165,6 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self.frame_room: int = session.engine.frame_max
         self._own_channel: ClientChannel | None = None
-        self._declared: dict[bytes, ClientTransaction] = {}
         self.advance(Step.ATTACH)
         self.engine.emit(LinkAttached(self))
         self.engine.report_credit(self)
@@ -186,48 +178,34 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     def _on_closed(self, error: Error | None, requested: bool) -> None:
         self._own_channel = None
         for delivery in list(self.unsettled.values()):
-            self.answer(
-                delivery, Rejected(error or _error("amqp:transaction:rollback", "the server closed the channel"))
-            )
+            self.answer(delivery, Rejected(error or Error(ROLLED_BACK, "the server closed the channel")))
 
     def number(self, count: int) -> int:
         return self.session.give_id()
 
-    def declare(self, delivery: OutgoingDelivery, request: Declare) -> None:
-        if request.global_id is not None:
-            self.answer(delivery, Rejected(_error("amqp:not-implemented", "there are no distributed transactions")))
-            return
-        transaction = ClientTransaction()
-        self._declared[transaction.id] = self.session.engine.transactions[transaction.id] = transaction
-        self.answer(delivery, Declared(transaction.id))
+    @property
+    def transactions(self) -> OpenTransactions[OpenTransaction]:
+        return self.session.engine.transactions
 
-    def discharge(self, delivery: OutgoingDelivery, request: Discharge) -> None:
-        transaction = self._forget(request.txn_id)
-        obstacle = transaction.obstacle() if transaction is not None and not request.fail else None
-        if transaction is None:
-            obstacle = _error(
-                "amqp:transaction:unknown-id",
-                "the transaction is not open: it was discharged, or declared on another connection",
-            )
-        elif request.fail or obstacle is not None:
-            transaction.roll_back()
-        elif transaction.sent or transaction.accepted:
+    def new_work(self, txn_id: bytes) -> ClientTransaction:
+        return ClientTransaction()
+
+    def commit(self, delivery: OutgoingDelivery, work: OpenTransaction) -> None:
+        obstacle = work.obstacle()
+        if obstacle is None and (work.sent or work.accepted):
             try:
-                commit = Committing(self, transaction, delivery)
+                commit = Committing(self, work, delivery)
             except LocalProtocolError as error:
-                transaction.roll_back()
                 obstacle = _no_number(error)
             else:
                 commit.begin()
                 return
+        if obstacle is not None:
+            work.roll_back()
         self.answer(delivery, ACCEPTED if obstacle is None else Rejected(obstacle))
 
     def report(self, delivery: OutgoingDelivery) -> None:
         self.engine.report_outcome(self, delivery)
-
-    def _forget(self, txn_id: bytes) -> ClientTransaction | None:
-        self.session.engine.transactions.pop(txn_id, None)
-        return self._declared.pop(txn_id, None)
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         self.session_ends()
@@ -236,31 +214,14 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     def session_ends(self) -> None:
         """Roll back all open transactions, because the session ends."""
         self.mark_detached()
-        for txn_id in list(self._declared):
-            transaction = self._forget(txn_id)
-            if transaction is not None:
-                transaction.roll_back()
+        self.transactions.give_up(self)
         if self._own_channel is not None:
             self._own_channel.close()
 
 
-def unknown() -> Rejected:
-    """Return the outcome for a transaction id that is not open."""
-    return Rejected(
-        _error(
-            "amqp:transaction:unknown-id",
-            "the transaction is not open: it was discharged, or declared on another connection",
-        )
-    )
-
-
 def _no_number(error: LocalProtocolError) -> Error:
     """Return the error for a commit that found no free channel or handle."""
-    return _error("amqp:resource-limit-exceeded", str(error))
-
-
-def _error(condition: str, description: str) -> Error:
-    return Error(Symbol(condition), description)
+    return Error("amqp:resource-limit-exceeded", str(error))
 
 
 def _nothing(error: Error | None) -> None:

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ....errors import LocalProtocolError
-from ....messaging import RELEASED, Error, Rejected, Undone
+from ....messaging import RELEASED, Error, Undone
+from ..._kit.coordinators import ROLLED_BACK, OpenTransactions, rejected
 from ..codes import outcome_of
 from ..command_ids import CommandOwner
 from ..wire.commands import Xid
@@ -49,7 +49,7 @@ class Branch(CommandOwner):
         if undo is not None:
             self._undo.append(undo)
 
-    def undo(self) -> None:
+    def roll_back(self) -> None:
         """Undo the work of a transaction that is rolled back before the server heard of it."""
         for undo in self._undo:
             undo()
@@ -71,17 +71,18 @@ class Branch(CommandOwner):
         """Record that the server rejected a message of the transaction, which can no longer be committed."""
         outcome = outcome_of(code, text)
         why = f"a message of it was rejected: {text or code}"
-        self.failure = Undone(Error("amqp:transaction:rollback", why, {"reply-code": code}), outcome)
+        self.failure = Undone(Error(ROLLED_BACK, why, {"reply-code": code}), outcome)
 
     def released(self, sent: PendingCommand) -> None:
         """Record that the server released a message of the transaction, which can no longer be committed."""
-        self.failure = Undone(Error("amqp:transaction:rollback", "one of its messages was released"), RELEASED)
+        self.failure = Undone(Error(ROLLED_BACK, "one of its messages was released"), RELEASED)
 
 
 class Transactions:
     """The transactions of a session.
 
     Attributes:
+        open: those that are not discharged.
         selected: the session is ready for branches.
         started: branches that the server knows and has not ended.
         sentinel: a branch without work. While the server knows it, the server also knows what became of the other
@@ -89,35 +90,10 @@ class Transactions:
     """
 
     def __init__(self) -> None:
-        self._branches: dict[bytes, Branch] = {}
-        self._count = 0
+        self.open: OpenTransactions[Branch] = OpenTransactions("session")
         self.selected = False
         self.started: dict[Branch, None] = {}
         self.sentinel: Xid | None = None
-
-    def declare(self) -> Branch:
-        """Create a transaction, and return it."""
-        self._count += 1
-        branch = Branch(self._count.to_bytes(4, "big"))
-        self._branches[branch.id] = branch
-        return branch
-
-    def branch(self, number: bytes) -> Branch:
-        """Return the transaction with the name `number`.
-
-        Raises:
-            LocalProtocolError: there is no such transaction.
-        """
-        try:
-            return self._branches[number]
-        except KeyError:
-            raise LocalProtocolError(
-                "the transaction is not open: it was discharged, or declared on another session"
-            ) from None
-
-    def end(self, number: bytes) -> Branch | None:
-        """Forget the transaction with the name `number`, and return it; None if it is not known."""
-        return self._branches.pop(number, None)
 
     def lost(self, error: AmqpError | None) -> None:
         """Tell that the session is over, and with it each transaction that the server was not asked to commit.
@@ -126,7 +102,7 @@ class Transactions:
         """
         if self.sentinel is not None:
             return
-        why = Rejected(Error("amqp:transaction:rollback", f"its session ended before it was committed: {error}"))
+        why = rejected(ROLLED_BACK, f"its session ended before it was committed: {error}")
         for branch in self.started:
             if not branch.committing:
                 branch.decided(why)

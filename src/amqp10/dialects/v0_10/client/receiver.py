@@ -290,7 +290,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         self.check_attached()
         state = state if state is not None else delivery.state
         if isinstance(state, TransactionalState):
-            branch = self.session.transactions.branch(state.txn_id)
+            branch = self.session.transactions.open.find(state.txn_id)
             outcome = state.outcome
             branch.add(lambda: self._dispose(delivery, outcome), lambda: self.session.release(delivery.delivery_id))
         elif self.terms is not None and self.terms.receiver_settle_mode == "second" and not settled:

@@ -114,7 +114,7 @@ class ClientSender(LinkEndpoint, PlainSender):
         if not settled:
             self.unsettled[tag] = delivery
         if isinstance(state, TransactionalState):
-            self._send_later(delivery, written, self.session.transactions.branch(state.txn_id))
+            self._send_later(delivery, written, self.session.transactions.open.find(state.txn_id))
         else:
             self._transfer(delivery, written)
         return delivery

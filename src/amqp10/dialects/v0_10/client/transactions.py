@@ -11,16 +11,8 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from ....engine import CreditChanged, LinkTerms, OutgoingDelivery
-from ....messaging import (
-    ACCEPTED,
-    Coordinator,
-    Declare,
-    Declared,
-    Discharge,
-    Error,
-    Rejected,
-)
-from ..._kit.coordinators import LocalCoordinator, rejected
+from ....messaging import ACCEPTED, Coordinator, Error, Rejected
+from ..._kit.coordinators import ROLLED_BACK, LocalCoordinator, OpenTransactions, rejected
 from ..codes import XA_OK, XA_READ_ONLY
 from ..command_ids import CommandOwner
 from ..link import LinkEndpoint
@@ -39,6 +31,7 @@ from ..wire.commands import (
 from .branches import FORMAT, Branch
 
 if TYPE_CHECKING:
+    from ....messaging import DeliveryState
     from ..command_ids import PendingCommand
     from .command_sequence import Commands
     from .parents import ClientLinkSession
@@ -69,7 +62,7 @@ class _EndResult(CommandOwner):
         self.given = value
 
 
-class ClientCoordinator(LinkEndpoint, LocalCoordinator):
+class ClientCoordinator(LinkEndpoint, LocalCoordinator[Branch]):
     """The sending link to a coordinator; see `SenderLink`. What is sent on it becomes commands, never a transfer."""
 
     session: ClientLinkSession
@@ -108,30 +101,23 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     def number(self, count: int) -> None:
         return None  # the link sends commands, not transfers
 
-    def declare(self, delivery: OutgoingDelivery, request: Declare) -> None:
-        self.session.after_round_trip(lambda: self.answer(delivery, Declared(self.session.transactions.declare().id)))
+    @property
+    def transactions(self) -> OpenTransactions[Branch]:
+        return self.session.transactions.open
 
-    def discharge(self, delivery: OutgoingDelivery, request: Discharge) -> None:
-        branch = self.session.transactions.end(request.txn_id)
-        if branch is None:
-            self.session.after_round_trip(
-                self.answer,
-                delivery,
-                rejected(
-                    "amqp:transaction:unknown-id",
-                    "the transaction is not open: it was discharged, or declared on another session",
-                ),
-            )
-        elif request.fail:
-            branch.undo()
-            self.session.after_round_trip(self.answer, delivery, ACCEPTED)
-        else:
-            branch.discharge = delivery
-            self.session.run_commands(
-                self._commit(branch),
-                lambda state: self.answer(delivery, state),
-                lambda error: self.answer(delivery, Rejected(error)),
-            )
+    def new_work(self, txn_id: bytes) -> Branch:
+        return Branch(txn_id)
+
+    def answer_soon(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        self.session.after_round_trip(self.answer, delivery, state)
+
+    def commit(self, delivery: OutgoingDelivery, work: Branch) -> None:
+        work.discharge = delivery
+        self.session.run_commands(
+            self._commit(work),
+            lambda state: self.answer(delivery, state),
+            lambda error: self.answer(delivery, Rejected(error)),
+        )
 
     def _commit(self, branch: Branch) -> Commands:
         # Everything in one go: no other work of the session may get in between.
@@ -161,6 +147,7 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if self.detached:
             return
+        self.transactions.give_up(self)
         self.advance(Step.DETACH)
         self.session.after_round_trip(self._gone, closed)
 
@@ -172,4 +159,4 @@ def _good(result: Any) -> bool:
 def _rolled_back(result: Any) -> Rejected:
     status = result.status if isinstance(result, XaResult) else None
     word = XA_STATES[status] if status is not None and status < len(XA_STATES) else "no result"
-    return Rejected(Error("amqp:transaction:rollback", f"the server's answer is: {word}"))
+    return rejected(ROLLED_BACK, f"the server's answer is: {word}")

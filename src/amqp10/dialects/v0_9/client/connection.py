@@ -26,6 +26,7 @@ from ....errors import AmqpError, AuthenticationFailed, ConnectionClosed, Encode
 from ....messaging import DeliveryState, Rejected, Returned
 from ....sasl import Anonymous, ClientHandshake
 from ....types import Symbol
+from ..._kit.coordinators import OpenTransactions
 from ..._kit.requests import WaitingRequests
 from ..codes import Fault, as_error
 from ..connection import OWN_PRODUCT, Connection, agreed, capabilities_of
@@ -51,10 +52,10 @@ from ..wire.methods import (
 from ..wire.tables import QPID_TABLES
 from ..wire.variant import Variant
 from .amqplain import with_amqplain
+from .pending_transaction import PendingTransaction
 from .receiver import ClientReceiver
 from .sender import ClientSender
 from .session import ClientSession
-from .transactions import Transactions
 
 if TYPE_CHECKING:
     from ....sasl import Mechanism
@@ -99,7 +100,7 @@ class ClientConnection(Connection):
         self.expiry_clock: Callable[[], int] | None = None
         self.tables = engine.variant.tables
         self.nack_outcome: DeliveryState = Returned(as_error(312, "no queue takes the message"))
-        self.transactions: Transactions = Transactions()
+        self.transactions: OpenTransactions[PendingTransaction] = OpenTransactions("connection")
         allowed = with_amqplain(mechanisms if mechanisms is not None else (Anonymous(),))
         self._handshake = ClientHandshake(allowed, engine.terms.hostname, secure)
         self._properties: dict[Any, Any] = {}

@@ -7,78 +7,20 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from ....engine import LinkSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from ....engine import IncomingDelivery, OutgoingDelivery, PendingRequest, SenderLink
+    from ....engine import PendingRequest
     from ....errors import AmqpError
-    from ....messaging import Declared, DeliveryState, Discharge, TransactionalState
+    from ....messaging import DeliveryState
+    from ..._kit.coordinators import OpenTransactions
     from ..channel import Channel, ChannelUser
     from ..engine import V09Engine
-    from ..message.to_basic import PublishTemplate
     from ..parents import ConnectionSession
     from ..wire.tables import Tables
+    from .pending_transaction import PendingTransaction
     from .transactional_channel import TransactionalChannel
 
 ChannelKind = TypeVar("ChannelKind", bound="Channel")
-
-
-class TransactedSender(Protocol):
-    """A sender whose messages are part of a transaction."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def cause(self) -> AmqpError | None: ...
-
-    def map(self, payload: bytes) -> tuple[PublishTemplate, bytes]: ...
-
-    def frames(self, payload: bytes, channel: int) -> bytes: ...
-
-
-class TransactedReceiver(Protocol):
-    """A receiver whose deliveries a transaction settles."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def cause(self) -> AmqpError | None: ...
-
-    @property
-    def attached(self) -> bool: ...
-
-    @property
-    def channel(self) -> TransactionalChannel: ...
-
-    def settled_by_owner(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None: ...
-
-    def has_back(self, delivery: IncomingDelivery) -> bool: ...
-
-    def give_back(self, deliveries: Iterable[IncomingDelivery]) -> None: ...
-
-    def flush_acks(self) -> None: ...
-
-    def settle_all(self, settled: list[tuple[IncomingDelivery, DeliveryState | None]]) -> None: ...
-
-
-class ConnectionTransactions(Protocol):
-    """The transactions of a connection."""
-
-    def declare(self, coordinator: SenderLink) -> Declared:
-        """Begin a transaction for the link `coordinator`."""
-
-    def discharge(self, session: ClientLinkSession, what: Discharge, done: Callable[[DeliveryState], None]) -> None:
-        """End a transaction; call `done` when the peer has committed it, or with the reason why it has not."""
-
-    def give_up(self, coordinator: SenderLink) -> None:
-        """Roll back what the link `coordinator` declared and did not discharge."""
-
-    def publish(self, link: TransactedSender, delivery: OutgoingDelivery, state: DeliveryState) -> None:
-        """Keep a message for the commit of its transaction."""
-
-    def retire(self, link: TransactedReceiver, delivery: IncomingDelivery, state: TransactionalState) -> None:
-        """Keep a settlement for the commit of its transaction."""
 
 
 class ClientSessionConnection(Protocol):
@@ -108,7 +50,7 @@ class ClientSessionConnection(Protocol):
     def engine(self) -> V09Engine: ...
 
     @property
-    def transactions(self) -> ConnectionTransactions: ...
+    def transactions(self) -> OpenTransactions[PendingTransaction]: ...
 
     def free_channel(self) -> int:
         """Return a number for another channel.

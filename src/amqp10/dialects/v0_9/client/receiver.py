@@ -352,7 +352,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         if not self.attached:
             raise LocalProtocolError(f"the link {self.name!r} is over: the peer may send the message again")
         if isinstance(state, TransactionalState):
-            self.session.connection.transactions.retire(self, delivery, state)
+            self.session.connection.transactions.find(state.txn_id).retire(self, delivery, state)
             return
         if state is not None:
             delivery.state = state

@@ -23,7 +23,7 @@ from ....engine import (
     count_unsettled,
 )
 from ....errors import EncodeError, LocalProtocolError
-from ....messaging import ACCEPTED, DeliveryState, Target
+from ....messaging import ACCEPTED, DeliveryState, Target, TransactionalState
 from ..._kit.links import PlainSender
 from ..acks import SIZE
 from ..channel import BASIC
@@ -173,8 +173,11 @@ class ClientSender(ClientLink, PlainSender):
         self, payload: bytes, settled: bool, tag: bytes, message_format: int, state: DeliveryState
     ) -> OutgoingDelivery:
         self.check(payload)
+        if not isinstance(state, TransactionalState):
+            raise LocalProtocolError(f"the state of a message can only be that it is in a transaction, not {state!r}")
+        transaction = self.session.connection.transactions.find(state.txn_id)
         delivery = self.delivery_type(self, tag, payload, True, message_format)
-        self.session.connection.transactions.publish(self, delivery, state)
+        transaction.publish(self, delivery, state)
         if not settled:
             self.engine.emit(OutcomesReceived(self, [delivery]))
         return delivery

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from ....engine import Handlers
 from ....errors import RemoteProtocolError
 from ....messaging import DeliveryState, Error
-from ..._kit.coordinators import rejected
+from ..._kit.coordinators import ROLLED_BACK, rejected
 from ..channel import Channel
 from ..codes import Fault
 from ..wire.framing import METHOD
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..engine import V09Engine
 
 OnDischarged = Callable[[DeliveryState], None]
-ROLLED_BACK = "amqp:transaction:rollback"
 
 
 class Commit(Protocol):
