@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -27,12 +26,17 @@ _NO_PROPERTIES: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class PlainLink(Link):
-    """A link that waits for no answer, and has nothing to resume. See `Link` for the contract."""
+    """A link that waits for no answer, and has nothing to resume. See `Link` for the contract.
+
+    Attributes:
+        ended: the link is over: `LinkEnded` was emitted, or is about to be.
+    """
 
     session: EventSession
     terms: LinkTerms | None = None
     remote: LinkTerms | None = None
     attached = False
+    ended: bool = False
     properties: Mapping[Any, Any] = _NO_PROPERTIES
     incomplete = False
     _name: str
@@ -40,11 +44,6 @@ class PlainLink(Link):
     @property
     def name(self) -> str:
         return self._name
-
-    @property
-    @abstractmethod
-    def ended(self) -> bool:
-        """Return whether the link is over: `LinkEnded` was emitted, or is about to be."""
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
         raise self._not_waiting()

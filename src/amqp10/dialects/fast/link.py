@@ -39,7 +39,7 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     session: EndpointSession
     attached: bool
-    ended = False
+    ended: bool
     terms: LinkTerms | None
 
     def __init__(self, session: EndpointSession, name: str) -> None:

@@ -45,6 +45,7 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     session: EndpointSession
     attached: bool
+    ended: bool
     remote: LinkTerms | None
     terms: LinkTerms | None
 
@@ -55,13 +56,10 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
         self.detached: bool = False
         self._unresumed = Unresumed(None)
 
-    @property
-    def ended(self) -> bool:
-        return self.state is LinkState.OVER
-
     def entered(self, state: LinkState) -> None:
         self.attached = state in _ATTACHED
         self.detached = state in _DETACHED
+        self.ended = state is LinkState.OVER
 
     @property
     def settled_by_sender(self) -> bool:

@@ -20,13 +20,11 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     state = LinkState.ATTACHING
     attached: bool
-
-    @property
-    def ended(self) -> bool:
-        return self.state is LinkState.OVER
+    ended: bool
 
     def entered(self, state: LinkState) -> None:
         self.attached = state in (LinkState.ATTACHED, LinkState.CANCELLED)
+        self.ended = state is LinkState.OVER
 
     def end_untold(self) -> bool:
         """End the link without an event, for the owner has ended it; return False if it had ended before."""
