@@ -94,6 +94,7 @@ class Dialect:
             whether a secret may cross the transport as it is: TLS, loopback or a Unix socket).
         server: makes a server engine from (terms, authenticator).
         tracer: makes a tracer from (whether it shows the beginning of bodies).
+        analysis: "module:name" of its `TraceAnalysis`, which reads the tracer's lines; None: it has none.
         greeting: where in the first octets of a server, and what, each in its turn, shows that it speaks this; None: it
             answers a header with the same.
         native: "module:name" of what makes `Connection.native` of a connection; None for a dialect that has none.
@@ -111,6 +112,7 @@ class Dialect:
     client: Callable[[ConnectionTerms, tuple[Mechanism, ...] | None, bool], Engine]
     server: Callable[[ConnectionTerms, Authenticator], Engine]
     tracer: Callable[[bool], Tracer]
+    analysis: str | None = None
     greeting: tuple[tuple[int, bytes], ...] | None = None
     native: str | None = None
     later: bool = False

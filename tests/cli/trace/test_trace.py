@@ -18,10 +18,11 @@ from amqp10 import AuthenticationFailed, Connection, ConnectionLost, LinkDetache
 from amqp10.broker import Broker
 from amqp10.cli._trace import command as _trace_command
 from amqp10.cli._trace import page as _trace_page
-from amqp10.cli._trace.analysis import Frame, analyze, take_apart
+from amqp10.cli._trace.analysis import analyze
 from amqp10.cli._trace.command import Recording, read_trace
 from amqp10.cli._trace.page import page
 from amqp10.dialects.v1_0.wire.trace import FrameTracer
+from amqp10.engine.trace_analysis import Frame, take_apart
 from amqp10.net import parse_url
 
 from ...kit.processes.commands import Commands

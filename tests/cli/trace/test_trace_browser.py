@@ -10,8 +10,8 @@ import pytest
 
 from amqp10 import Connection, MessageRejected
 from amqp10.broker import Broker
-from amqp10.cli._trace.analysis import Frame
 from amqp10.cli._trace.page import page
+from amqp10.engine.trace_analysis import Frame
 
 from ...kit.processes.browser import Page, browsing, find_browser
 from ...kit.processes.tracing import tracing

@@ -17,11 +17,11 @@ from anyio.abc import ByteStream, SocketAttribute
 from ..._arguments import without_secrets
 from ..._json import parse_json
 from ...engine import Negotiation, Tracer
+from ...engine.trace_analysis import Frame
 from ...errors import AmqpError
 from ...net import Endpoint, TLSSettings, TransportOptions, connect, describe, keep_accepting, parse_url, visible
 from .._main import Failure, start
 from .._options import Peer
-from .analysis import Frame
 from .page import page
 
 MAX_KEPT: Final = 500_000

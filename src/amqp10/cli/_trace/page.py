@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-from .analysis import Analysis, Curve, Frame, analyze, take_apart
+from ...engine.trace_analysis import Curve, Findings, Frame, take_apart
+from .analysis import analyze
 
 MAX_SHOWN: Final = 20_000
 """The limit of frames on a page; frames with problems go first, then the earliest others."""
@@ -83,7 +84,7 @@ def _choose(frames: list[Frame]) -> list[Frame]:
     return chosen[:MAX_SHOWN]
 
 
-def _summary(frames: list[Frame], analyses: dict[int, Analysis], left_out: int) -> str:
+def _summary(frames: list[Frame], analyses: dict[int, Findings], left_out: int) -> str:
     items = []
     for at, frame in enumerate(frames):
         items += [

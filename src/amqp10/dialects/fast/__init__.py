@@ -23,6 +23,7 @@ DIALECT = Dialect(
     client=client_engine,
     server=server_engine,
     tracer=CommandTracer,
+    analysis="amqp10.dialects.fast.wire.analysis:CommandAnalysis",
     greeting=((2, b"\x0a"),),
     native="amqp10.amqpfast:Native",
     later=True,

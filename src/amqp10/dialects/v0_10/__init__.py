@@ -33,6 +33,7 @@ DIALECT = Dialect(
     client=ClientEngine,
     server=ServerEngine,
     tracer=FrameTracer,
+    analysis="amqp10.dialects.v0_10.wire.analysis:CommandAnalysis",
     native="amqp10.amqp010:Native",
 )
 

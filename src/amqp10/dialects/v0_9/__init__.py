@@ -40,6 +40,7 @@ def _dialect(variant: Variant) -> Dialect:
         client=partial(client_engine, variant, capabilities),
         server=partial(server_engine, variant, capabilities),
         tracer=partial(FrameTracer, variant),
+        analysis="amqp10.dialects.v0_9.wire.analysis:MethodAnalysis",
         greeting=((0, b"\x01"), (variant.framing.head.size, START)),
         native="amqp10.amqp091:Native",
         automatic=variant is not V0_9_DRAFT,

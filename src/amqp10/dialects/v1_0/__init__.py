@@ -20,6 +20,7 @@ DIALECT = Dialect(
     client=client,
     server=server,
     tracer=FrameTracer,
+    analysis="amqp10.dialects.v1_0.wire.analysis:FrameAnalysis",
     vhost_prefix="vhost:",  # as RabbitMQ's own clients for 1.0 have it
     tls_header=True,
 )
