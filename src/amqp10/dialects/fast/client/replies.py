@@ -15,7 +15,7 @@ MAX_TAG: Final = 0xFFFF
 
 
 class PendingReplies:
-    """Who is called with each reply."""
+    """The callbacks of replies that have not come yet."""
 
     __slots__ = ("_last", "_waiting")
 
