@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,31 +13,14 @@ from amqp10.dialects.v1_0.wire.performatives import Attach, Begin, Flow, Open, T
 from amqp10.engine import ConnectionTerms, Engine, LinkTerms, OutcomeCounter, dialect
 from amqp10.messaging import ACCEPTED, Data, Message, Source, Target
 
+from ...kit.steps import steps
+
 FEW, MANY = 64, 640
 """What is unsettled. The steps for a frame may grow by those of a bisection."""
 FRAMES = 24
 HALF = 0x8000_0000
 
 Frames = Iterator[Callable[[], Any]]
-
-
-def steps(act: Callable[[], Any]) -> int:
-    """Count the instructions that it takes, in all functions."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = trace, True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        act()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def assert_costs_what_it_settles(say: Callable[[int], Frames]) -> None:
