@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import re
 import signal
 import subprocess
@@ -232,6 +233,31 @@ def test_no_room_for_the_page(amqp10: Commands, tmp_path: Path, monkeypatch: pyt
     assert result.code == 1
     assert result.err.startswith(f"amqp10: {output}: the page could not be written: ")
     assert list(output.parent.iterdir()) == []
+
+
+def test_outputs_that_stay_what_they_are(amqp10: Commands, tmp_path: Path) -> None:
+    """A pipe, a link and a device are written to; another file in their place would be lost, or break the system."""
+    trace = tmp_path / "trace.jsonl"
+    with trace.open("w") as file:
+        Recording(file).add(1, ["> [0] Close()"])
+    (tmp_path / "pages").mkdir()
+    pipe, link, full = (tmp_path / "pages" / name for name in ("pipe", "link", "full"))
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "page.html")
+    full.symlink_to("/dev/full")
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with open(reading) as reader:
+        assert amqp10("trace", "--from", str(trace), "--output", str(pipe)).code == 0
+        assert "Close" in Reader(reader.read()).text
+    assert amqp10("trace", "--from", str(trace), "--output", str(link)).code == 0
+    assert "Close" in Reader((tmp_path / "page.html").read_text()).text
+    result = amqp10("trace", "--from", str(trace), "--output", str(full))
+    assert result.code == 1
+    assert result.err == f"amqp10: {full}: the page could not be written: No space left on device\n"
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert Path("/dev/full").is_char_device()
+    assert sorted(pipe.parent.iterdir()) == [full, link, pipe]
 
 
 @BACKENDS

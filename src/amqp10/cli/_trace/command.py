@@ -195,18 +195,21 @@ class _Relay:
 
 
 def _write(recording: Recording, output: Path, title: str) -> None:
-    """Write the page, completely or not at all.
+    """Write the page: completely or not at all, unless `output` is a device, a pipe or a link, which has to stay one.
 
     Raises:
         Failure: the page cannot be written.
     """
-    partial = output.with_name(f".{output.name}.{os.getpid()}")
+    in_place = output.is_symlink() or (output.exists() and not output.is_file())
+    written = output if in_place else output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        partial.write_text(page(recording.frames, title, recording.left_out), encoding="utf-8")
-        partial.replace(output)
+        written.write_text(page(recording.frames, title, recording.left_out), encoding="utf-8")
+        if not in_place:
+            written.replace(output)
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
+        if not in_place:
+            with suppress(OSError):
+                written.unlink()
         raise Failure(f"{output}: the page could not be written: {describe(error)}") from None
     problems = sum(bool(frame.problems) for frame in recording.frames)
     click.echo(f"{len(recording.frames)} frames, {problems} with problems: {output}", err=True)
