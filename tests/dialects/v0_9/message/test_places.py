@@ -43,6 +43,18 @@ def test_properties_that_are_called_as_ours(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("tables", [TABLES, DRAFT_TABLES], ids=["0-9-1", "draft"])
+def test_the_header_of_what_cannot_be_read(tables: Tables) -> None:
+    """A durable message is published as one, even if its body is nested too deeply to be read; it passes as it is."""
+    body: list[Any] = []
+    for _ in range(60):
+        body = [body]
+    sent = Message(AmqpValue(body), durable=True, priority=7, ttl=timedelta(seconds=90), subject="s")
+    came = there_and_back(sent, tables)
+    assert (came.durable, came.priority, came.ttl) == (True, 7, timedelta(seconds=90))
+    assert came.body == sent.encode()
+
+
+@pytest.mark.parametrize("tables", [TABLES, DRAFT_TABLES], ids=["0-9-1", "draft"])
 def test_every_field_comes_back(tables: Tables) -> None:
     """Whatever its type, with the tables of 0-9-1, and with the five types of the draft."""
     moment = datetime(2026, 11, 21, 15, 30, 12, 345_000, tzinfo=UTC)

@@ -150,8 +150,8 @@ class ToBasic:
                 return self._route(message, False, write_sizes(body.parts)), b"".join(body.parts)
             sections = not isinstance(body, bytes)
             return self._route(message, sections), Message(body).encode() if sections else body
-        except DecodeError:  # not a message: let it pass as it is
-            return self._route(Message(), True), payload
+        except DecodeError:  # let it pass as it is
+            return self._route(_header_alone(message), True), payload
 
     def _route(self, message: Message, sections: bool, sizes: str | None = None) -> PublishTemplate:
         exchange, key = self._exchange, self._key
@@ -195,6 +195,14 @@ class ToBasic:
         """Return a content that goes within another."""
         route, body = ToBasic(self._tables, max_payload=self._max_payload).map(payload)
         return Content(route.properties, 0, 0, [body], list(route.children))
+
+
+def _header_alone(message: Message) -> Message:
+    """Return what the header of a message says if the rest of it cannot be read: a server may have to keep it."""
+    try:
+        return Message(durable=message.durable, priority=message.priority, ttl=message.ttl)
+    except DecodeError:
+        return Message()
 
 
 def as_encoded_sections(payload: bytes, tables: Tables) -> tuple[PublishTemplate, bytes]:
