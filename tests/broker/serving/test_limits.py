@@ -100,6 +100,17 @@ class TestHandshakes:
             with anyio.fail_after(60):
                 assert (await first.receive())[:5] == b"AMQP\x03"
 
+    @pytest.mark.parametrize("by_address", [3, 4, 8])
+    async def test_said_once(self, by_address: int, caplog: pytest.LogCaptureFixture) -> None:
+        """The log has one line of a crowd of strangers, not one of each, wherever the limit of an address is."""
+        limits = BrokerLimits(handshakes=8, handshakes_by_address=by_address)
+        async with Broker(limits=limits, handshake_timeout=60) as broker, AsyncExitStack() as stack:
+            strangers = [await stack.enter_async_context(await dial(broker)) for _ in range(20)]
+            with anyio.fail_after(60):
+                for stranger in strangers[: 20 - by_address]:
+                    assert await read_all(stranger) == b""
+        assert len([record for record in caplog.records if "have not opened yet" in record.getMessage()]) == 1
+
     @pytest.mark.parametrize("kind", ["tls", "websocket", "unix"])
     async def test_every_way_in(self, kind: str, tmp_path: Path) -> None:
         """Handshakes of TLS and WebSockets count from the moment of accepting, as do Unix sockets."""

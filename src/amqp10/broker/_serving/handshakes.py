@@ -57,7 +57,7 @@ class Handshakes:
         del waiting[scope]
         if not waiting:
             del self._by_address[address]
-        if len(self) < self._most // 2:
+        if len(self) < min(self._most, self._most_by_address) // 2:  # never because one was cut off
             self._warned = False
 
     def cut_some_off(self) -> None:
