@@ -77,6 +77,19 @@ def test_parameters_of_a_url(amqp10: Commands, broker_url: str) -> None:
     assert "unknown parameter 'heartbeat'" in wrong.err
 
 
+def test_a_hangup_when_the_broker_says_that_it_runs() -> None:
+    """SIGHUP does not end the process at the moment when its first line is written: users are read anew."""
+    program = (
+        "import click, os, signal; from amqp10.cli import main; echo = click.echo; "
+        "click.echo = lambda text: (echo(text), os.kill(os.getpid(), signal.SIGHUP)); main(['broker', '--port', '0'])"
+    )
+    with started([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "read anew" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+
+
 def test_a_broker_reads_users_and_certificates_anew(amqp10: Commands, tmp_path: Path) -> None:
     """At SIGHUP; where the file is wrong it says so, and the old ones stay."""
     for name in ("old", "new"):

@@ -6,7 +6,7 @@ import errno
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -37,39 +37,53 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
     return users
 
 
-async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Callable[[], Mapping[str, Any]]) -> None:
+@contextmanager
+def hangups() -> Iterator[AsyncIterator[int] | None]:
+    """Receive SIGHUP, which would end the process otherwise; None: the system has no such signal."""
+    if sys.platform == "win32":
+        yield None
+    else:
+        with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+            yield signals
+
+
+async def reload_on_hangup(
+    signals: AsyncIterator[int] | None,
+    running: Broker,
+    begun: Mapping[str, Any],
+    again: Callable[[], Mapping[str, Any]],
+) -> None:
     """Reload users and certificates on each SIGHUP; on an error, keep the old ones.
 
     Args:
+        signals: yields an item for each SIGHUP; None: none will come.
         begun: the arguments that the broker was started with.
         again: returns the current arguments.
     """
-    if sys.platform == "win32":
+    if signals is None:
         await anyio.sleep_forever()
+        return
     has_users = begun.get("users") is not None or begun.get("users_file") is not None
-    with anyio.open_signal_receiver(signal.SIGHUP) as signals:
-        async for _ in signals:
-            try:
-                settings = again()
-                users = all_users(settings.get("users"), settings.get("users_file")) or {}
-                tls = settings.get("tls")
-                if users and not has_users:
-                    raise ValueError("this broker was made without users: restart it with users")
-                if tls is not None:
-                    running.replace_certificate(tls)  # before the users: if it is wrong, nothing changes
-                closed = running.replace_users(users) if has_users else 0
-            except (OSError, ValueError) as error:
-                words = visible(str(error))
-                failed = {"amqp_event": "reload_failed", "amqp_error": words}
-                _log.error("SIGHUP: users and certificates stay as they were: %s", words, extra=failed)
-            else:
-                text = (
-                    f"SIGHUP: users and certificates are read anew: users: {len(users)}, connections closed: {closed}"
-                )
-                if later := needing_a_restart(begun, settings):
-                    text += f"; what has changed beside them holds from the next start: {', '.join(later)}"
-                extra = {"amqp_event": "reloaded", "amqp_users": len(users), "amqp_closed": closed, "amqp_later": later}
-                _log.warning("%s", text, extra=extra)
+    async for _ in signals:
+        try:
+            settings = again()
+            users = all_users(settings.get("users"), settings.get("users_file")) or {}
+            tls = settings.get("tls")
+            if users and not has_users:
+                raise ValueError("this broker was made without users: restart it with users")
+            if tls is not None:
+                running.replace_certificate(tls)  # before the users: if it is wrong, nothing changes
+            closed = running.replace_users(users) if has_users else 0
+        except (OSError, ValueError) as error:
+            words = visible(str(error))
+            failed = {"amqp_event": "reload_failed", "amqp_error": words}
+            _log.error("SIGHUP: users and certificates stay as they were: %s", words, extra=failed)
+        else:
+            text = f"SIGHUP: users and certificates are read anew: users: {len(users)}, connections closed: {closed}"
+            if later := needing_a_restart(begun, settings):
+                text += f"; what has changed beside them holds from the next start: {', '.join(later)}"
+            extra = {"amqp_event": "reloaded", "amqp_users": len(users), "amqp_closed": closed, "amqp_later": later}
+            _log.warning("%s", text, extra=extra)
 
 
 def needing_a_restart(begun: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -318,6 +332,7 @@ def broker(
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
+            signals = stack.enter_context(hangups())  # early: one that comes while the broker starts must not end it
             if otel is not None:
                 stack.enter_context(spans_to(otel))
             with naming_port(chosen["port"], chosen.get("host", host), "--port"):
@@ -342,6 +357,6 @@ def broker(
                     found = await stack.enter_async_context(serving(running, metrics_host, metrics_port))
                 banner += f"\nmetrics at http://{metrics_host}:{found}/metrics"
             click.echo(banner)
-            await reload_on_hangup(running, chosen, settings)
+            await reload_on_hangup(signals, running, chosen, settings)
 
     start(run)
