@@ -225,6 +225,25 @@ class TestLocks:
             bench.queue.complete(token)
         assert len(bench.take()) == 1
 
+    def test_claimed(self, bench: Bench) -> None:
+        """A message that a transaction has is settled by nobody else until that is over."""
+        bench.send(Message(b"x"))
+        bench.send(Message(b"y"))
+        (one, _), (other, _) = bench.take(2)
+        mine, another = object(), object()
+        bench.queue.claim([one], mine)
+        bench.queue.claim([one], mine)  # again, by the same
+        with pytest.raises(Refused, match="in a transaction that is open"):
+            bench.queue.complete(one)
+        with pytest.raises(Refused, match="in a transaction that is open"):
+            bench.queue.check_locks([one])
+        with pytest.raises(Refused, match="in a transaction that is open"):
+            bench.queue.claim([other, one], another)
+        bench.queue.complete(other)  # which was not claimed together with the refused one
+        bench.queue.unclaim(one)
+        bench.queue.complete(one)
+        assert bench.queue.depth == 0
+
     def test_renewal(self, bench: Bench) -> None:
         """A renewed lock lasts as long again; one that is lost is not renewed, nor are others beside it."""
         bench.send(Message(b"x"))
@@ -348,9 +367,11 @@ class TestTime:
         assert message.message_annotations["x-opt-sequence-number"] == 3
         assert message.message_annotations["x-opt-enqueued-time"] == moment(NOON + 60)
 
-    def test_due_already(self, bench: Bench) -> None:
-        """A message that was due in the past is there at once."""
-        bench.send(Message(b"x", message_annotations={Symbol("x-opt-scheduled-enqueue-time"): moment(NOON - 1)}))
+    @pytest.mark.parametrize("due", [NOON - 1, NOON])
+    def test_due_already(self, bench: Bench, due: float) -> None:
+        """A message that was due in the past, or is now, is there at once."""
+        bench.send(Message(b"x", message_annotations={Symbol("x-opt-scheduled-enqueue-time"): moment(due)}))
+        assert [message.state for message in bench.queue.peek(1, 10)] == ["active"]
         assert len(bench.take()) == 1
 
     def test_cancelled(self, bench: Bench) -> None:
@@ -433,6 +454,37 @@ class TestReceivers:
         bench.vhost.delete(bench.queue)
         assert isinstance(taker.error, Error)
         assert (bench.queue.depth, bench.vhost.admission.memory.octets) == (0, 0)
+
+
+def test_source_of_forwarded_dead_letters() -> None:
+    """A dead letter that is forwarded says which entity's it was; a message that is forwarded otherwise does not."""
+    clock = Clock(NOON)
+    vhost = VirtualHostCore(clock=lambda: clock.now - NOON)
+    queues: list[QueueConfig | str] = [
+        QueueConfig("a", forward_dead_letters_to="c"),
+        QueueConfig("b", forward_to="c"),
+        "c",
+    ]
+    namespace = Namespace(AzureConfig(queues, clock=clock), vhost)
+    a, b, c = map(namespace.find, "abc")
+    assert a is not None
+    assert b is not None
+    assert c is not None
+    for entity in (a, b):
+        entity.take(QueuedMessage.read(Message(entity.name).encode(), 0, vhost.clock()))
+    taker = Taker(1)
+    a.add_receiver(taker)
+    a.in_line(taker)
+    vhost.flush()
+    ((token, _),) = taker.taken
+    assert token is not None
+    a.dead_letter(token, "bad", "it is", {})
+    vhost.flush()
+    there = [Message.decode(each.outgoing()) for each in c.peek(1, 10)]
+    assert {each.body: (each.message_annotations or {}).get("x-opt-deadletter-source") for each in there} == {
+        "a": "a",
+        "b": None,
+    }
 
 
 def test_room_of_a_topic() -> None:
