@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -161,6 +162,16 @@ def plain() -> Iterator[None]:
         yield
 
 
+def with_long_head(payload: bytes) -> bytes:
+    """Write the properties as a list32, as go-amqp and Java clients do whatever their size."""
+    at = payload.find(b"\x00\x53\x73\xc0")
+    if at < 0:
+        return payload
+    size, count = payload[at + 4 : at + 6]
+    head = b"\xd0" + (size + 3).to_bytes(4, "big") + count.to_bytes(4, "big")
+    return payload[: at + 3] + head + payload[at + 6 :]
+
+
 def has_shapes() -> bool:
     """Whether readers were written for properties, for maps with string keys, and for those with symbols."""
     maps = read_compound.map_shapes
@@ -173,6 +184,8 @@ def test_messages_of_a_shape() -> None:
     with quick_shapes(before=4, looks=4):
         for number in range(MUTATED_MESSAGES):
             payload = chance.choice(MAKERS)(chance).encode()
+            if number % 2:
+                payload = with_long_head(payload)
             expected = None
             with without_shapes():
                 expected = outcome(payload)
@@ -190,7 +203,8 @@ def test_mutated_messages_of_a_shape(make: Callable[[random.Random], Message]) -
         for _ in range(100):
             assert outcome(make(chance).encode())
         for _ in range(MUTATED_MESSAGES):
-            payload = mutated(chance, make(chance).encode())
+            payload = make(chance).encode()
+            payload = mutated(chance, with_long_head(payload) if chance.random() < 0.5 else payload)
             parts = tuple(chance.sample(PARTS, len(PARTS)))
             with without_shapes():
                 expected = outcome(payload, parts)
@@ -205,10 +219,12 @@ def test_each_octet_of_a_message() -> None:
     """Each octet of a message whose shapes are known, with each of some values, and the message cut there."""
     chance = random.Random(37)
     with quick_shapes(before=2, looks=4):
-        for make in MAKERS:
+        for make, long in itertools.product(MAKERS, (False, True)):
             for _ in range(40):
                 outcome(make(chance).encode())
             payload = make(chance).encode()
+            if long:
+                payload = with_long_head(payload)
             for at in range(len(payload)):
                 step = (payload[at] + 1) % 256, (payload[at] - 1) % 256
                 for changed in (payload[:at], *(payload[:at] + bytes((each,)) + payload[at + 1 :] for each in step)):
@@ -257,3 +273,15 @@ def test_what_is_read_belongs_to_its_message() -> None:
             message = Message.decode(payload)
             message.check()
             assert message.encode() == payload
+
+
+def test_a_long_head_has_the_same_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Properties in a list32 are read by the readers that were written for a list8."""
+    chance = random.Random(41)
+    with quick_shapes(before=4, looks=4), plain_readers():
+        for _ in range(40):
+            outcome(with_long_head(an_order(chance).encode()))
+        assert any(PROPERTIES_FIELDS.shapes.readers.values())
+        monkeypatch.setattr(PROPERTIES_FIELDS, "_read", None)
+        for form in (bytes, with_long_head):
+            assert Message.decode(form(an_order(chance).encode())).message_id

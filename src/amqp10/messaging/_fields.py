@@ -265,10 +265,18 @@ class FieldsSection:
             DecodeError: as for `read`.
         """
         value_at = place[1]
-        beginning = payload[value_at + 2 : value_at + 4] if payload[value_at] == 0xC0 else b""
+        if payload[value_at] == 0xC0:
+            at = value_at + 3
+            beginning = payload[at - 1 : at + 1]  # the number of fields, and the first constructor
+        elif payload[value_at] == 0xD0 and payload[value_at + 5 : value_at + 8] == b"\0\0\0":
+            # go-amqp and Java clients write a list with a long head, whatever its size. It has the same shapes.
+            at = value_at + 9
+            beginning = payload[at - 1 : at + 1]
+        else:
+            at, beginning = 0, b""
         readers = self.shapes.readers.get(beginning)
         if readers is not None:
-            values = read_by(readers, payload, value_at + 3, place[2], room)
+            values = read_by(readers, payload, at, place[2], room)
             if values is not None:
                 return values
         try:
@@ -286,7 +294,7 @@ class FieldsSection:
             if type(values[name]) not in _MESSAGE_IDS:
                 raise DecodeError(f"{name}: a {type(values[name]).__name__} cannot be a message-id")
         if len(beginning) == 2 and not self._defaults:
-            self.shapes.note(beginning, payload, value_at + 3, beginning[0])
+            self.shapes.note(beginning, payload, at, beginning[0])
         return _with_ttl(values)
 
     def _entries(self, payload: bytes, at: int, count: int) -> list[Entry]:
