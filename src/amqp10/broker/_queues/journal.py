@@ -41,6 +41,11 @@ class QueueJournal(ABC):
     def record_lazily(self, entry: QueuedMessage) -> None:
         """Record that a consumer has a message; nobody waits for that to be on the disk."""
 
+    def record_run_lazily(self, entries: Sequence[QueuedMessage]) -> None:
+        """Record many messages as `record_lazily` does."""
+        for entry in entries:
+            self.record_lazily(entry)
+
     @abstractmethod
     def came_back(self, entry: QueuedMessage) -> None:
         """Record that a consumer gave a message back, which may have come before the queue was kept."""

@@ -502,13 +502,12 @@ class Queue(Node):
 
     def _lend(self, entries: Sequence[QueuedMessage]) -> None:
         """Record that a consumer holds these messages."""
-        journal = self.journal
         self.unsettled += len(entries)
         for entry in entries:
             entry.available = False
             entry.mark_acquired()
-            if entry.row and journal is not None:
-                journal.record_lazily(entry)
+        if self.journal is not None:
+            self.journal.record_run_lazily([entry for entry in entries if entry.row])
 
     def _go_on_later(self) -> None:
         """Schedule another pass after the others' turn, because filters have used up their looks of this one."""
@@ -726,7 +725,7 @@ class Queue(Node):
 
     def _forget(self, entries: Collection[QueuedMessage]) -> None:
         """Remove messages from the queue for good."""
-        journal, octets = self.journal, 0
+        octets = 0
         for entry in entries:
             octets += entry.size
             if entry.account is not None:
@@ -735,8 +734,8 @@ class Queue(Node):
             entry.gone = True
             entry.available = False
             entry.payload = b""
-            if entry.row and journal is not None:
-                journal.record(entry)
+        if self.journal is not None:
+            self.journal.record_run([entry for entry in entries if entry.row])
         self.depth -= len(entries)
         self.bytes -= octets
 

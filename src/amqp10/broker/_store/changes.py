@@ -57,7 +57,7 @@ class Changes:
     emptied: list[str] = field(default_factory=list)  # owners of records
 
     def _by_kind(self) -> list[Any]:
-        return [getattr(self, each.name) for each in fields(self) if each.name != "noted"]
+        return [getattr(self, name) for name in _KINDS]
 
     def __bool__(self) -> bool:
         return any(self._by_kind())
@@ -66,6 +66,9 @@ class Changes:
         """Return these changes, which could not be written, merged with later ones."""
         pairs = zip(self._by_kind(), later._by_kind(), strict=True)
         return Changes(later.noted, *(one + other if isinstance(one, list) else one | other for one, other in pairs))
+
+
+_KINDS = tuple(each.name for each in fields(Changes) if each.name != "noted")
 
 
 class ChangeRecorder(Protocol):
@@ -121,6 +124,11 @@ class StoredQueue(QueueJournal):
         recorder = self._recorder
         recorder.changes.messages[entry] = self
         recorder.wake()
+
+    def record_run_lazily(self, entries: Sequence[QueuedMessage]) -> None:
+        self._recorder.changes.messages.update(dict.fromkeys(entries, self))
+        if entries:
+            self._recorder.wake()
 
     def came_back(self, entry: QueuedMessage) -> None:
         if entry.row:
