@@ -12,6 +12,7 @@ from ._connecting.probe import choose_dialect as choose_dialect
 from ._fork import keep_from_children as keep_from_children
 from ._listen import accept as accept
 from ._listen import accept_websocket as accept_websocket
+from ._listen import close_listener as close_listener
 from ._listen import keep_accepting as keep_accepting
 from ._listen import listen_tcp as listen_tcp
 from ._listen import listen_unix as listen_unix
@@ -56,6 +57,7 @@ __all__ = (
     "backoff",
     "check_host",
     "choose_dialect",
+    "close_listener",
     "connect",
     "describe",
     "end_point_of",

@@ -62,18 +62,27 @@ async def keep_accepting(
     tasks: TaskGroup,
     failed: Callable[[BaseException], None],
 ) -> None:
-    """Accept connections until cancelled; serve each by `take` in `tasks`.
+    """Accept connections until cancelled, then close the listener; serve each connection by `take` in `tasks`.
 
     Accepting can fail, mostly because file descriptors have run out. `failed` then gets the error, accepted
     connections go on, and accepting is tried again after `ACCEPT_PAUSE`.
     """
-    while True:
-        try:
-            await listener.serve(take, tasks)
-        except* (OSError, anyio.BrokenResourceError) as errors:
-            error = errors.exceptions[0]
-            failed(error.__cause__ or error)  # on trio the error itself has no text
-        await anyio.sleep(ACCEPT_PAUSE)
+    try:
+        while True:
+            try:
+                await listener.serve(take, tasks)
+            except* (OSError, anyio.BrokenResourceError) as errors:
+                error = errors.exceptions[0]
+                failed(error.__cause__ or error)  # on trio the error itself has no text
+            await anyio.sleep(ACCEPT_PAUSE)
+    finally:
+        await close_listener(listener)
+
+
+async def close_listener(listener: Listener[ByteStream]) -> None:
+    """Close the listener of each address of a host, also when cancelled: anyio would stop after the first one."""
+    with anyio.CancelScope(shield=True):
+        await listener.aclose()
 
 
 async def accept(

@@ -13,7 +13,7 @@ from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
 from ..._arguments import check_range
 from ...errors import ConnectionLost
-from ...net import CertificateName, accept, accept_websocket, keep_accepting, listen_tcp, listen_unix
+from ...net import CertificateName, accept, accept_websocket, close_listener, keep_accepting, listen_tcp, listen_unix
 from .._log import report
 from .connections import ConnectionManager
 from .handshakes import LOCAL
@@ -99,7 +99,7 @@ class Listeners:
                 urls.append(url)
         except BaseException:
             for listener in listeners:
-                await listener.aclose()
+                await close_listener(listener)
             raise
         self.urls = tuple(urls)
 
@@ -109,10 +109,9 @@ class Listeners:
             tasks.start_soon(self._listen_on, listener, tasks)
 
     async def _listen_on(self, listener: Listener[ByteStream], tasks: TaskGroup) -> None:
-        async with listener:
-            with anyio.CancelScope() as scope:
-                self._listening.append(scope)
-                await keep_accepting(listener, self._take, tasks, self._failed)
+        with anyio.CancelScope() as scope:
+            self._listening.append(scope)
+            await keep_accepting(listener, self._take, tasks, self._failed)
 
     def _failed(self, reason: BaseException) -> None:
         if not self._failing:
