@@ -16,6 +16,7 @@ import argparse
 import json
 import math
 import sys
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -445,6 +446,11 @@ async def encode_nested(connection: Connection, wire: Wire, count: Count) -> Non
     _each(as_sent, nested, count)
 
 
+async def encode_numbered(connection: Connection, wire: Wire, count: Count) -> None:
+    """Rows whose fields have numbers for names, in an `OrderedDict`."""
+    _each(as_sent, [{"body": OrderedDict(enumerate(row["body"].values()))} for row in rows(COUNT)], count)
+
+
 async def decode_wide(connection: Connection, wire: Wire, count: Count) -> None:
     """Rows of more fields than may have keys of the same hash."""
     more = {f"more {number}": number for number in range(51)}
@@ -480,7 +486,8 @@ CLIENT_WORKLOADS: tuple[Workload, ...] = (
     *(send, send_settled, send_each, send_large, submit),
     *(receive, receive_settled, receive_batch, receive_large, receive_mixed),
     *(relay_worker, relay_task, receive_links),
-    *(encode, decode, encode_orders, decode_orders, encode_rows, decode_rows, encode_nested, decode_wide),
+    *(encode, decode, encode_orders, decode_orders, encode_rows, decode_rows),
+    *(encode_nested, encode_numbered, decode_wide),
     *(publish_0_9_1, consume_0_9_1, consume_0_9_1_own),
 )
 

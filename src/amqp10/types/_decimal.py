@@ -55,8 +55,15 @@ def _writer(bits: int, exponent_bits: int, digits: int) -> Callable[[Decimal], i
     infinity = 0b11110 << (bits - 6)
     nan = 0b111110 << (bits - 7)
     signaling_nan = 0b111111 << (bits - 7)
+    to_text = Decimal.__str__
 
     def write(value: Decimal) -> int:
+        # Such as "-12.50", whose exponent is -2. The digits one by one take three times as long.
+        whole, _, fraction = to_text(value).partition(".")
+        if (whole + fraction).lstrip("-").isdecimal() and len(whole) + len(fraction) <= digits:
+            significand = abs(int(whole + fraction))
+            if significand < 1 << low:
+                return (whole[0] == "-") << (bits - 1) | bias - len(fraction) << low | significand
         negative, digit_tuple, exponent = value.as_tuple()
         sign = negative << (bits - 1)
         if isinstance(exponent, str):

@@ -26,6 +26,7 @@ contains only numbers, never the names or values of a program.
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -138,13 +139,23 @@ _FAILURES: Final = (EncodeError, TypeError, ValueError, LookupError, ArithmeticE
 _MAX_SIZE: Final = 0xFFFF_FFFF - 3
 _BEFORE: Final = 8
 _WAITING: Final = 1024
-_ENTRIES: Final = 64
+_ENTRIES: Final = 127  # the most whose count takes one octet
 _ENTRIES_KEPT: Final = 16_384
 _KEY_LENGTH: Final = 64
+_SMALL_KEYS: Final = range(-128, 256)
 # As in `_shapes`: generating a writer takes up to a tenth of a millisecond for each entry.
 _WRITTEN_AT_ONCE: Final = 8192
 _WRITTEN_FOR_ONE: Final = 500
 _FRAME: Final = 2
+
+
+_LIKE_DICT: Final = frozenset((OrderedDict, defaultdict))
+"""Types whose entries are those of a dict. Other subclasses may give others."""
+
+
+def _may_recur(key: Any) -> bool:
+    """Return whether a key may be that of many maps: a short text, or a number of one octet."""
+    return len(key) <= _KEY_LENGTH if isinstance(key, str) else isinstance(key, int) and key in _SMALL_KEYS
 
 
 def forget_oldest(table: dict[Any, Any]) -> Any:
@@ -197,7 +208,7 @@ class Plans:
         Raises:
             Exception: from the writer of a value without straight code; the general writer would raise the same.
         """
-        if type(entries) is not dict or len(entries) > _ENTRIES:
+        if (type(entries) is not dict and type(entries) not in _LIKE_DICT) or len(entries) > _ENTRIES:
             return False
         values = entries.values()
         kind = (*entries, *map(type, entries), *map(type, values))
@@ -213,7 +224,7 @@ class Plans:
         times = self._times.get(kind, 0)
         self._noted += len(entries)
         if not times:
-            if not all(isinstance(key, str) and len(key) <= _KEY_LENGTH for key in entries):
+            if not all(map(_may_recur, entries)):
                 return
             if len(self._times) >= _WAITING:
                 forget_oldest(self._times)

@@ -80,7 +80,7 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
     if not room[0]:
         raise DecodeError("the value is nested too deeply")
     count >>= 1
-    if count > _TRUSTED_ENTRIES:
+    if count > _SHAPE_ENTRIES:
         room[0] -= 1
         return _large_map(data, at, end, count, room)
     first = at + 2 + data[at + 1] if at + 1 < end else at
@@ -91,9 +91,14 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
         if found is not None:
             return found, end
     room[0] -= 1
+    begin = at
+    if count > _TRUSTED_ENTRIES:
+        found, end = _large_map(data, at, end, count, room)
+        if type(found) is dict:
+            map_shapes.note(beginning, data, begin, found)
+        return found, end
     readers, known = READERS, _keys.get
     entries: dict[Any, Any] = {}
-    begin = at
     for _ in repeat(None, count):
         try:
             stop = at + 2 + data[at + 1]
@@ -142,7 +147,7 @@ def _read_key(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 
 # The shapes of maps, by the octets of the count and the first key: maps that begin alike most likely have the same
 # keys.
-_SHAPE_ENTRIES: Final = 64
+_SHAPE_ENTRIES: Final = 127  # the most whose count takes one octet
 
 
 def _entries_of(data: bytes, at: int, entries: dict[Any, Any]) -> list[Entry] | None:
