@@ -103,7 +103,12 @@ SOURCES = {
     "rust": Source("interop/test_azure_sdks.py", "rust", "RUST"),
     "pairs": Source("interop/test_azure_client.py", "ours"),
     "complaints": Source("interop/test_azure_complaints.py", "ours"),
-    "bus": Source("azure/service_bus/test_service_bus.py", "ours", whole=False),
+    "bus-messages": Source("azure/service_bus/test_messages.py", "ours", whole=False),
+    "bus-locks": Source("azure/service_bus/test_locks.py", "ours", whole=False),
+    "bus-sessions": Source("azure/service_bus/test_sessions.py", "ours", whole=False),
+    "bus-rules": Source("azure/service_bus/test_rules.py", "ours", whole=False),
+    "bus-losses": Source("azure/service_bus/test_losses.py", "ours", whole=False),
+    "bus-refusals": Source("azure/service_bus/test_refusals.py", "ours", whole=False),
     "bus-transactions": Source("azure/service_bus/test_transactions.py", "ours", whole=False),
     "hubs": Source("interop/test_azure_eventhub.py", "python"),
     "hubs-async": Source("interop/test_azure_eventhub_async.py", "aio"),
@@ -147,7 +152,7 @@ SERVICE_BUS = {
         B(
             "connection string of an entity",
             "`EntityPath` names the entity, and the client refuses any other",
-            "bus.the_entity_of_the_connection_string",
+            "bus-refusals.the_entity_of_the_connection_string",
         ),
         B("TLS", "With TLS the client checks who signed the certificate", "websocket.with_tls"),
         B(
@@ -168,19 +173,19 @@ SERVICE_BUS = {
         B(
             "rights",
             "A key that only allows listening cannot send",
-            "queues.rights bus.a_token_that_does_not_allow_it",
+            "queues.rights bus-refusals.a_token_that_does_not_allow_it",
         ),
-        B("wrong key", "A client with an unknown key may do nothing", "queues.rights bus.a_wrong_key"),
+        B("wrong key", "A client with an unknown key may do nothing", "queues.rights bus-refusals.a_wrong_key"),
         B(
             "missing entity",
             "The error for a missing entity says that it is missing",
-            "queues.missing_entity async.missing_entity javascript.missing go.missing bus.refused",
+            "queues.missing_entity async.missing_entity javascript.missing go.missing bus-refusals.refused",
         ),
         B(
             "capitals",
             "Names of entities ignore case",
             "queues.send_receive_complete topics.every_subscription administration.queue_as_configured "
-            "bus.the_entity_of_the_connection_string",
+            "bus-refusals.the_entity_of_the_connection_string",
         ),
     ],
     "Messages": [
@@ -198,7 +203,7 @@ SERVICE_BUS = {
         B(
             "what the service adds",
             "A message has a sequence number, the time when it arrived, and the end of its lock",
-            "queues.send_receive_complete bus.a_message_and_what_the_service_says_of_it",
+            "queues.send_receive_complete bus-messages.a_message_and_what_the_service_says_of_it",
         ),
         B(
             "annotations",
@@ -213,16 +218,16 @@ SERVICE_BUS = {
         B(
             "size of a batch",
             "A batch refuses a message that would make it too large",
-            "pairs.a_batch_is_as_large_as_theirs bus.batches_know_their_size",
+            "pairs.a_batch_is_as_large_as_theirs bus-messages.batches_know_their_size",
         ),
-        B("count of a batch", "A batch has 4,500 messages at most", "bus.a_batch_is_full_by_count"),
+        B("count of a batch", "A batch has 4,500 messages at most", "bus-messages.a_batch_is_full_by_count"),
         B(
             "complete",
             "A completed message is gone",
             "queues.send_receive_complete async.send_receive_complete javascript.settle java.settle go.settle "
             "pairs.sent_by_theirs",
         ),
-        B("complete many", "One call completes several messages", "bus.several_are_completed_at_once"),
+        B("complete many", "One call completes several messages", "bus-messages.several_are_completed_at_once"),
         B(
             "receive and delete",
             "A message is gone as soon as it is delivered",
@@ -274,7 +279,7 @@ SERVICE_BUS = {
         B(
             "settle what was deferred",
             "A deferred message that was received is completed through the management node",
-            "queues.defer async.defer javascript.settle java.settle go.settle bus.deferred_and_dead",
+            "queues.defer async.defer javascript.settle java.settle go.settle bus-messages.deferred_and_dead",
         ),
         B(
             "deferred and gone",
@@ -284,7 +289,7 @@ SERVICE_BUS = {
         B(
             "peek",
             "Peeking shows messages and takes none",
-            "queues.peek javascript.schedule java.schedule go.schedule bus.deferred_and_dead",
+            "queues.peek javascript.schedule java.schedule go.schedule bus-messages.deferred_and_dead",
         ),
         B("peek on", "A second peek continues where the first one ended", "queues.peek"),
         B(
@@ -315,15 +320,15 @@ SERVICE_BUS = {
             "fetched ahead",
             "When a receiver closes, the messages that it prefetched are free for others",
             "queues.closed_receiver_releases complaints.closing_gives_back_what_was_fetched "
-            "bus.leaving_gives_back_what_nobody_took",
+            "bus-messages.leaving_gives_back_what_nobody_took",
         ),
         B(
             "no more than asked for",
             "Only messages that were asked for are locked",
-            "bus.receiving_asks_for_what_is_wanted",
+            "bus-messages.receiving_asks_for_what_is_wanted",
         ),
         B("handler", "A handler gets messages and completes them", "javascript.processor"),
-        B("delete many", "One request deletes the oldest messages", "bus.many_are_deleted"),
+        B("delete many", "One request deletes the oldest messages", "bus-messages.many_are_deleted"),
         B("no room", "A full queue refuses messages until some leave", "faults.no_room"),
     ],
     "Locks": [
@@ -346,32 +351,32 @@ SERVICE_BUS = {
         B(
             "lost lock is not renewed",
             "A lock that has ended cannot be renewed",
-            "queues.lost_lock go.lose bus.what_a_kept_block_raises",
+            "queues.lost_lock go.lose bus-locks.what_a_kept_block_raises",
         ),
         B(
             "lock kept",
             "The client renews a lock by itself while the work goes on",
-            "async.renewer bus.a_lock_is_renewed_while_a_block_runs complaints.a_renewer_keeps_what_is_done",
+            "async.renewer bus-locks.a_lock_is_renewed_while_a_block_runs complaints.a_renewer_keeps_what_is_done",
         ),
         B(
             "lost lock ends the work",
             "Work on a message whose lock is lost is canceled",
-            "complaints.work_on_a_message_whose_lock_is_lost bus.a_lock_that_is_lost_cancels_the_block",
+            "complaints.work_on_a_message_whose_lock_is_lost bus-locks.a_lock_that_is_lost_cancels_the_block",
         ),
         B(
             "wrong clock",
             "A client whose clock is wrong settles what the service still has locked",
-            "complaints.a_lock_that_looks_expired bus.a_clock_that_is_wrong",
+            "complaints.a_lock_that_looks_expired bus-locks.a_clock_that_is_wrong",
         ),
         B(
             "lock outlives its link",
             "A message is settled after its link has ended",
-            "faults.settled_after_detach complaints.a_receiver_that_was_idle bus.a_lock_outlives_its_link",
+            "faults.settled_after_detach complaints.a_receiver_that_was_idle bus-losses.a_lock_outlives_its_link",
         ),
         B(
             "lock outlives its connection",
             "A message is settled over the next connection",
-            "bus.a_lock_outlives_its_connection",
+            "bus-losses.a_lock_outlives_its_connection",
         ),
         B(
             "lock ends while another waits",
@@ -393,7 +398,7 @@ SERVICE_BUS = {
         B(
             "no next session",
             "If no session is free, the client says so after its time-out",
-            "sessions.next_free async.no_session bus.sessions",
+            "sessions.next_free async.no_session bus-sessions.sessions",
         ),
         B("wait for a session", "A receiver that waits for any session gets the first one", "sessions.next_to_come"),
         B(
@@ -404,7 +409,7 @@ SERVICE_BUS = {
         B(
             "renew a session",
             "The lock of a session is renewed",
-            "sessions.lock_is_told javascript.sessions go.sessions bus.sessions",
+            "sessions.lock_is_told javascript.sessions go.sessions bus-sessions.sessions",
         ),
         B("session kept", "The client renews the lock of a session by itself", "sessions.renewer"),
         B(
@@ -415,17 +420,17 @@ SERVICE_BUS = {
         B(
             "lost session",
             "A receiver that has lost its session gets an error",
-            "sessions.lost_lock async.session bus.a_session_that_is_lost",
+            "sessions.lost_lock async.session bus-sessions.a_session_that_is_lost",
         ),
         B(
             "lost session is not renewed",
             "The lock of a lost session cannot be renewed",
-            "sessions.lost_lock_is_not_renewed bus.a_session_that_is_lost",
+            "sessions.lost_lock_is_not_renewed bus-sessions.a_session_that_is_lost",
         ),
         B(
             "session ends with its connection",
             "A session is lost with its connection",
-            "bus.a_session_does_not_outlive_its_connection",
+            "bus-losses.a_session_does_not_outlive_its_connection",
         ),
         B("closed session", "A session is free as soon as its receiver closes", "sessions.closed_session"),
         B(
@@ -438,11 +443,11 @@ SERVICE_BUS = {
             "The next receiver of a session finds its state",
             "sessions.states async.session javascript.sessions java.sessions go.sessions pairs.a_session_of_ours",
         ),
-        B("list sessions", "Sessions are listed", "sessions.listed go.sessions bus.sessions"),
+        B("list sessions", "Sessions are listed", "sessions.listed go.sessions bus-sessions.sessions"),
         B(
             "list by time",
             "The list can be limited to sessions whose state is newer than a given time",
-            "sessions.listed bus.sessions pairs.a_session_of_theirs",
+            "sessions.listed bus-sessions.sessions pairs.a_session_of_theirs",
         ),
         B(
             "list many sessions",
@@ -452,15 +457,19 @@ SERVICE_BUS = {
         B(
             "deferred in a session",
             "A deferred message of a session is received with that session",
-            "sessions.deferred bus.sessions",
+            "sessions.deferred bus-sessions.sessions",
         ),
-        B("peek in a session", "Peeking shows only the messages of the session", "sessions.peeked bus.sessions"),
+        B(
+            "peek in a session",
+            "Peeking shows only the messages of the session",
+            "sessions.peeked bus-sessions.sessions",
+        ),
         B("dead letter of a session", "A dead letter keeps its session id", "sessions.dead_letter"),
         B("scheduled in a session", "A scheduled message arrives in its session when it is due", "sessions.scheduled"),
         B(
             "session required",
             "If an entity requires sessions, it refuses a receiver without one",
-            "sessions.no_session bus.refused",
+            "sessions.no_session bus-refusals.refused",
         ),
         B("no sessions here", "An entity without sessions refuses a receiver that asks for one", "sessions.no_session"),
         B(
@@ -471,7 +480,7 @@ SERVICE_BUS = {
         B(
             "several at once",
             "Several messages of a session can be handled at once",
-            "pairs.several_of_a_session_at_once bus.sessions complaints.several_messages_of_one_session",
+            "pairs.several_of_a_session_at_once bus-sessions.sessions complaints.several_messages_of_one_session",
         ),
     ],
     "Topics and rules": [
@@ -495,9 +504,13 @@ SERVICE_BUS = {
         B(
             "correlation filter",
             "A correlation filter matches messages that are equal in every field that it names",
-            "topics.correlation pairs.rules_of_ours bus.rules",
+            "topics.correlation pairs.rules_of_ours bus-rules.rules",
         ),
-        B("action", "An action changes the copy that its rule makes", "topics.action pairs.rules_of_ours bus.rules"),
+        B(
+            "action",
+            "An action changes the copy that its rule makes",
+            "topics.action pairs.rules_of_ours bus-rules.rules",
+        ),
         B(
             "several rules",
             "Matching rules without actions make one copy together. Each matching rule with an action makes its own",
@@ -506,15 +519,19 @@ SERVICE_BUS = {
         B(
             "change rules",
             "A rule applies from the moment it is added until it is removed",
-            "topics.rules_added_and_removed bus.rules",
+            "topics.rules_added_and_removed bus-rules.rules",
         ),
-        B("rule twice", "A second rule with the same name is refused", "topics.rules_added_and_removed bus.rules"),
+        B(
+            "rule twice",
+            "A second rule with the same name is refused",
+            "topics.rules_added_and_removed bus-rules.rules",
+        ),
         B(
             "list rules",
             "Rules are listed as they were created",
-            "topics.rules_enumerated javascript.subscribe bus.rules",
+            "topics.rules_enumerated javascript.subscribe bus-rules.rules",
         ),
-        B("wrong rule", "An invalid rule is refused", "topics.wrong_rules bus.rules"),
+        B("wrong rule", "An invalid rule is refused", "topics.wrong_rules bus-rules.rules"),
         B(
             "filter errors",
             "If a rule fails on a message, the message becomes a dead letter or is left out, as configured",
@@ -648,13 +665,13 @@ SERVICE_BUS = {
         B(
             "idle receiver",
             "A receiver that was detached after ten idle minutes continues",
-            "faults.idle_receiver bus.settled_on_an_idle_link bus.waiting_on_an_idle_link "
+            "faults.idle_receiver bus-messages.settled_on_an_idle_link bus-messages.waiting_on_an_idle_link "
             "complaints.a_receiver_that_was_idle complaints.waiting_on_a_link_that_is_detached",
         ),
         B(
             "idle sender",
             "A sender that was detached after ten idle minutes continues",
-            "faults.idle_sender bus.settled_on_an_idle_link",
+            "faults.idle_sender bus-messages.settled_on_an_idle_link",
         ),
         B(
             "renewal is a use",
@@ -665,14 +682,18 @@ SERVICE_BUS = {
         B(
             "lock lost by a test",
             "A test can take away a lock",
-            "faults.lock_lost pairs.locks bus.several_are_completed_at_once",
+            "faults.lock_lost pairs.locks bus-messages.several_are_completed_at_once",
         ),
         B(
             "session lost by a test",
             "A test can take away a session",
-            "faults.session_lost bus.a_session_that_is_lost",
+            "faults.session_lost bus-sessions.a_session_that_is_lost",
         ),
-        B("busy", "A test can make the service refuse as busy, any number of times", "faults.busy bus.refused"),
+        B(
+            "busy",
+            "A test can make the service refuse as busy, any number of times",
+            "faults.busy bus-refusals.refused",
+        ),
         B(
             "restart",
             "After a restart, all messages are as before",
@@ -695,12 +716,12 @@ SERVICE_BUS = {
         B(
             "failing credential",
             "If a credential fails for a while, the token is renewed when it works again, and links stay",
-            "complaints.a_credential_that_fails_once bus.a_credential_that_fails_for_a_while",
+            "complaints.a_credential_that_fails_once bus-refusals.a_credential_that_fails_for_a_while",
         ),
         B(
             "next token",
             "After that, a new link sends a new token",
-            "faults.tokens_ended bus.a_token_that_the_service_ends_early",
+            "faults.tokens_ended bus-refusals.a_token_that_the_service_ends_early",
         ),
     ],
 }

@@ -190,7 +190,7 @@ async def test_work_on_a_message_whose_lock_is_lost(emulator: BackgroundServiceB
 def test_a_renewer_keeps_what_is_done(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
     """Theirs has an entry for each message that it ever renewed, until it is closed (#48366).
 
-    Ours keeps nothing: test_keeping_locks_keeps_nothing_else in tests/azure/service_bus/test_service_bus.py.
+    Ours keeps nothing: test_keeping_locks_keeps_nothing_else in tests/azure/service_bus/test_locks.py.
     """
     send(sdk, "renewed", *map(str, range(3)))
 
@@ -223,7 +223,7 @@ class FailingOnce:
 def test_a_credential_that_fails_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """With theirs the next call raises what the credential did (#23588).
 
-    Ours tries again: test_a_credential_that_fails_for_a_while in tests/azure/service_bus/test_service_bus.py.
+    Ours tries again: test_a_credential_that_fails_for_a_while in tests/azure/service_bus/test_refusals.py.
     """
     tokens = TokenRules([EMULATOR_RULE], [JwtKey(SECRET)], required=True)
     with BackgroundServiceBus(AzureConfig(["orders"]), tokens=tokens) as emulator:
