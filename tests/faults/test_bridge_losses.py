@@ -179,7 +179,7 @@ async def test_exactly_once_with_a_session_that_is_forgotten(end: str) -> None:
                     await until(lambda: bridge.report.in_flight == 10)
                     proxy.refusing = True
                     proxy.cut()
-                    await until(lambda: all(kept.deadline is not None for kept in sessions._kept.values()))
+                    await until(lambda: all(kept.deadline is not None for kept in sessions._by_key.values()))
                     sessions.expire(float("inf"))
                     proxy.refusing = False
                     if end == "target":

@@ -183,7 +183,7 @@ async def test_forgotten() -> None:
                     await sender.send("before")
                     with await receiver.receive() as message:
                         assert message.body == "before"
-                    broker._vhost.sessions._kept.clear()
+                    broker._vhost.sessions._by_key.clear()
                     proxy.cut()
                     await sender.send("after")
                     with await receiver.receive() as message:

@@ -7,12 +7,12 @@ import itertools
 from amqp10.messaging import Error, Message
 from amqp10.types import Symbol, encode
 
-from ..inside.broker import Consumer, Filtering, Node, Producer, Queue, QueuedMessage
+from ..inside.broker import Filtering, Node, Producer, Queue, QueueConsumer, QueuedMessage
 
 _keys = itertools.count(1_000_000)
 
 
-class Taker(Consumer):
+class Taker(QueueConsumer):
     """A consumer that takes up to `credit` messages and remembers them."""
 
     def __init__(

@@ -14,7 +14,7 @@ from ...types import Symbol
 from .._log import notice
 from .._peer import LinkTaker
 from .._queues.message import QueuedMessage, message_of
-from .._queues.node import Consumer
+from .._queues.node import QueueConsumer
 from .._transactions.local import LocalTransaction
 from .terminus import FAILED
 
@@ -72,8 +72,8 @@ class ConsumerOptions:
         return answer | {Symbol("exclusive"): True} if self.exclusive else answer
 
 
-class ConsumerLink(LinkTaker, Consumer):
-    """A consumer of a queue, on a link; see `Consumer`.
+class ConsumerLink(LinkTaker, QueueConsumer):
+    """A consumer of a queue, on a link; see `QueueConsumer`.
 
     Args:
         default_outcome: the outcome of a delivery that is settled without one, or lost with the link.
@@ -98,7 +98,7 @@ class ConsumerLink(LinkTaker, Consumer):
         self._default_outcome = default_outcome
         self._acquirer: LocalTransaction | None = None  # the transaction in which messages are acquired
         self._in_transaction: dict[OutgoingDelivery, LocalTransaction] = {}
-        self.kept: ResumableLink | None = None
+        self.resumable: ResumableLink | None = None
         self._journal: LinkJournal | None = None
         self._over = False
         self.acquired: set[QueuedMessage] = set()
@@ -107,13 +107,13 @@ class ConsumerLink(LinkTaker, Consumer):
     def queue(self) -> Queue:
         return self._queue
 
-    def make_resumable(self, kept: ResumableLink) -> None:
+    def make_resumable(self, resumable: ResumableLink) -> None:
         """Make the link resumable; if it is resumed, continue as its old consumer."""
-        self.kept = kept
-        self._journal = self._peer.link_journal if kept.key.connection is None else None
-        if kept.consumer is not None:
-            self.key = kept.consumer
-        kept.consumer = self.key
+        self.resumable = resumable
+        self._journal = self._peer.link_journal if resumable.key.connection is None else None
+        if resumable.consumer is not None:
+            self.key = resumable.consumer
+        resumable.consumer = self.key
 
     def move_to(self, peer: Peer) -> None:
         """Move to another connection."""
@@ -157,8 +157,8 @@ class ConsumerLink(LinkTaker, Consumer):
             acquirer.acquire(self, delivery)
             self._in_transaction[delivery] = acquirer
         delivery.waiter = entry
-        if self._journal is not None and self.kept is not None:
-            self._journal.held(self.kept, delivery.tag, entry)
+        if self._journal is not None and self.resumable is not None:
+            self._journal.held(self.resumable, delivery.tag, entry)
         return True
 
     def run_room(self, sharers: int) -> int:
@@ -179,8 +179,8 @@ class ConsumerLink(LinkTaker, Consumer):
         # Another consumer may have the message soon, so this delivery gets an entry of its own, which has left.
         delivery.waiter = gone = QueuedMessage(b"")
         gone.free()
-        if self._journal is not None and self.kept is not None:
-            self._journal.settled(self.kept, [delivery.tag])
+        if self._journal is not None and self.resumable is not None:
+            self._journal.settled(self.resumable, [delivery.tag])
         if delivery.on_wire:
             self._link.take_back(delivery)
         else:
@@ -196,8 +196,8 @@ class ConsumerLink(LinkTaker, Consumer):
 
     def on_outcomes(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """Handle outcomes that the receiver gave, and deliveries that it settled."""
-        if self._journal is not None and self.kept is not None:
-            self._journal.settled(self.kept, [delivery.tag for delivery in deliveries if delivery.local_settled])
+        if self._journal is not None and self.resumable is not None:
+            self._journal.settled(self.resumable, [delivery.tag for delivery in deliveries if delivery.local_settled])
         if self._in_transaction:
             deliveries = [delivery for delivery in deliveries if not self._named_again(delivery)]
         settle = self._queue.settle
@@ -303,13 +303,13 @@ class ConsumerLink(LinkTaker, Consumer):
     def revert(self, delivery: OutgoingDelivery) -> None:
         self._in_transaction.pop(delivery, None)
         delivery.remote_state = None
-        if delivery.local_settled or (self._over and not self._is_kept(delivery)):
+        if delivery.local_settled or (self._over and not self._may_resume(delivery)):
             self._queue.settle(message_of(delivery), self, self._default_outcome)
 
-    def _is_kept(self, delivery: OutgoingDelivery) -> bool:
+    def _may_resume(self, delivery: OutgoingDelivery) -> bool:
         """Return whether the link is detached and may still resume the delivery."""
-        kept = self.kept
-        return kept is not None and kept.requeue is not None and delivery in kept.deliveries
+        resumable = self.resumable
+        return resumable is not None and resumable.requeue is not None and delivery in resumable.deliveries
 
     def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
         self._in_transaction.pop(delivery, None)
@@ -334,8 +334,8 @@ class ConsumerLink(LinkTaker, Consumer):
 
     def on_unresumed(self, deliveries: Sequence[OutgoingDelivery]) -> None:
         """Requeue deliveries as failed attempts: the receiver may have settled them, or never received them."""
-        if self._journal is not None and self.kept is not None:
-            self._journal.settled(self.kept, [delivery.tag for delivery in deliveries])
+        if self._journal is not None and self.resumable is not None:
+            self._journal.settled(self.resumable, [delivery.tag for delivery in deliveries])
         for delivery in deliveries:
             self._link.forget(delivery)
         self.requeue(deliveries)
@@ -346,13 +346,13 @@ class ConsumerLink(LinkTaker, Consumer):
             # A delivery that was never sent is no attempt.
             self._queue.settle(message_of(delivery), self, self._default_outcome if delivery.begun else RELEASED)
 
-    def abandon(self, kept: Iterable[OutgoingDelivery]) -> None:
+    def abandon(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """Give back deliveries without an outcome that no link resumed after the detach."""
-        left = [each for each in kept if not each.local_settled and each not in self._in_transaction]
-        for delivery in left:
+        unsettled = [each for each in deliveries if not each.local_settled and each not in self._in_transaction]
+        for delivery in unsettled:
             self._link.forget(delivery)
         before = self._queue.redelivered
-        self.requeue(left)
+        self.requeue(unsettled)
         self._tell_returned(self._queue.redelivered - before)
 
     def _tell_returned(self, count: int) -> None:

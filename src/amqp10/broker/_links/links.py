@@ -74,7 +74,7 @@ class PeerLinks:
         self._uses: dict[Link, tuple[Action, str]] = {}  # the action that a link was allowed, and the name of its node
         self._max_message_size = terms.max_message_size
         self._lasting: dict[Link, RetainedSubscription] = {}  # subscriptions that may outlive their links
-        self._kept: dict[Link, ResumableLink] = {}  # resumable links
+        self._resumable: dict[Link, ResumableLink] = {}
         self._late: list[Event] = []  # events that resuming links caused in this pass
         self._octets: dict[Link | Session, int] = {}  # octets that each declares
         self._all_octets = 0
@@ -184,8 +184,8 @@ class PeerLinks:
         source, key, subscriptions = remote.source, None, self._vhost.subscriptions
         if source is None:
             # The peer only knows the name: it attaches the subscription kept under it, mostly to end it (§2.6.3).
-            kept = subscriptions.find(self._peer.owner, link.name, remote.desired_capabilities)
-            source, key = kept.source, kept.key
+            retained = subscriptions.find(self._peer.owner, link.name, remote.desired_capabilities)
+            source, key = retained.source, retained.key
         if not isinstance(source, Source):
             raise Refused("amqp:invalid-field", "a receiving link needs a source")
         node = self._node_of(link, source)
@@ -298,17 +298,17 @@ class PeerLinks:
         owned: Node | None,
     ) -> ResumableLink:
         """Keep the state of a link; a dynamic node that its last attachment left lives with this link."""
-        kept = resumed if resumed is not None else ResumableLink(key, node, lifetime)
+        resumable = resumed if resumed is not None else ResumableLink(key, node, lifetime)
         if before is not None and before.owned is not None and before.owned is owned:
             self.owned[link], before.owned = before.owned, None
-        kept.lifetime, kept.attached_by = lifetime, self._peer.number
-        kept.steal = lambda: self._stolen(link)
-        self._vhost.links.begin(kept, before)
-        self._kept[link] = kept
+        resumable.lifetime, resumable.attached_by = lifetime, self._peer.number
+        resumable.steal = lambda: self._stolen(link)
+        self._vhost.links.begin(resumable, before)
+        self._resumable[link] = resumable
         if resumed is not None:
             # The outcomes in the two unsettled maps are handled in this pass.
             self._late += self._peer.engine.events()
-        return kept
+        return resumable
 
     def _stolen(self, link: Link) -> None:
         """Detach a link whose name another link took (§2.6.1)."""
@@ -424,9 +424,9 @@ class PeerLinks:
     def on_ended(self, event: LinkEnded) -> None:
         # A link that the broker ended, for a fault or because it was attached elsewhere, was not given up by the peer.
         ours = isinstance(event.error, RemoteProtocolError)
-        kept = self._kept.get(event.link)
-        if kept is not None and isinstance(event.error, LinkDetached | None):
-            kept.attached_by = 0  # the peer gave the link up
+        resumable = self._resumable.get(event.link)
+        if resumable is not None and isinstance(event.error, LinkDetached | None):
+            resumable.attached_by = 0  # the peer gave the link up
         consumer = self.consumers.get(event.link) if isinstance(event.link, SenderLink) else None
         if consumer is not None and not isinstance(event.error, LinkDetached | SessionEnded | None):
             consumer.connection_lost()
@@ -480,7 +480,7 @@ class PeerLinks:
         octets = sum(move(before._octets, self._octets))
         before._all_octets -= octets
         self._all_octets += octets
-        move(before._kept, self._kept)
+        move(before._resumable, self._resumable)
         move(before._lasting, self._lasting)
         move(before._uses, self._uses)
 
@@ -498,21 +498,21 @@ class PeerLinks:
             link.owner = NO_LINK_OWNER  # a lingering link still gets outcomes for the deliveries that it holds
         if self.pairs.end(link) or self.cbs.end(link) or (self.service is not None and self.service.end(link)):
             return
-        kept = self._kept.pop(link, None)
-        if kept is not None and how != "closed":
-            kept.owned = self.owned.pop(link, None)
+        resumable = self._resumable.pop(link, None)
+        if resumable is not None and how != "closed":
+            resumable.owned = self.owned.pop(link, None)
         if isinstance(link, SenderLink):
             consumer = self.consumers.pop(link, None)
             if consumer is not None:
-                held = consumer.suspended() if kept is not None and how != "closed" else []
+                held = consumer.suspended() if resumable is not None and how != "closed" else []
                 consumer.end(held)
-                self._suspend(kept, held, consumer.abandon, link, how)
+                self._suspend(resumable, held, consumer.abandon, link, how)
         elif isinstance(link, ReceiverLink):
             producer = self.producers.pop(link, None)
             if producer is not None:
                 producer.end()
             if isinstance(producer, ProducerLink):
-                self._suspend(kept, producer.suspended() if kept is not None else [], _nothing, link, how)
+                self._suspend(resumable, producer.suspended() if resumable is not None else [], _nothing, link, how)
         lasting = self._lasting.pop(link, None)
         if lasting is not None:
             self._vhost.subscriptions.leave(lasting, link, how, link.session, self._peer)
@@ -520,26 +520,26 @@ class PeerLinks:
 
     def _suspend(
         self,
-        kept: ResumableLink | None,
+        resumable: ResumableLink | None,
         deliveries: list[Any],
         requeue: Callable[[list[Any]], None],
         link: Link,
         how: DetachKind,
     ) -> None:
-        if kept is None:
+        if resumable is None:
             return
         if how == "closed":
-            self._vhost.links.end(kept)
+            self._vhost.links.end(resumable)
         else:
 
             def end(deliveries: list[Any]) -> None:
                 """Give back deliveries that were not resumed, and delete the link's dynamic node."""
                 requeue(deliveries)
-                if kept.owned is not None:
-                    node, kept.owned = kept.owned, None
+                if resumable.owned is not None:
+                    node, resumable.owned = resumable.owned, None
                     self._vhost.delete(node)
 
-            self._vhost.links.suspend(kept, deliveries, end, link.session, self._peer)
+            self._vhost.links.suspend(resumable, deliveries, end, link.session, self._peer)
 
     def _delete_owned(self, link: Link) -> None:
         node = self.owned.pop(link, None)

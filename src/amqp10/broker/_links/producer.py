@@ -39,7 +39,7 @@ class ProducerLink(LinkOwner):
     """Puts the messages of a link into their destination, and sends their outcomes.
 
     Attributes:
-        kept: the kept state of the link, if it is resumable.
+        resumable: the state of the link that may be resumed; None: it ends with the link.
     """
 
     def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore, destination: Destination) -> None:
@@ -53,14 +53,14 @@ class ProducerLink(LinkOwner):
         self._may_reject = allows(source, Rejected)  # otherwise a refusal ends the link
         self._may_release = allows(source, Released)
         self._checks_user = vhost.check_user_id and not peer.rights.impersonator
-        self.kept: ResumableLink | None = None
+        self.resumable: ResumableLink | None = None
         self._journal: LinkJournal | None = None
         link.lazy = True
 
-    def make_resumable(self, kept: ResumableLink) -> None:
+    def make_resumable(self, resumable: ResumableLink) -> None:
         """Make the link resumable."""
-        self.kept = kept
-        self._journal = self._vhost.links.journal if kept.key.connection is None else None
+        self.resumable = resumable
+        self._journal = self._vhost.links.journal if resumable.key.connection is None else None
 
     def move_to(self, peer: Peer) -> None:
         """Move to another connection."""
@@ -84,8 +84,8 @@ class ProducerLink(LinkOwner):
         self.destination.credit_used()
 
     def on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
-        if self.kept is not None and self._journal is not None:
-            self._journal.settled(self.kept, [delivery.tag for delivery in deliveries])
+        if self.resumable is not None and self._journal is not None:
+            self._journal.settled(self.resumable, [delivery.tag for delivery in deliveries])
         self.destination.credit_used()
 
     def _take(self) -> None:
@@ -237,17 +237,17 @@ class ProducerLink(LinkOwner):
             delivery.state = outcome
         if not delivery.local_settled:
             delivery.payload = b""  # from now on only the outcome is needed
-        if lasts and self._journal is not None and self.kept is not None and not delivery.local_settled:
-            self._journal.noted(self.kept, delivery.tag, outcome)
+        if lasts and self._journal is not None and self.resumable is not None and not delivery.local_settled:
+            self._journal.noted(self.resumable, delivery.tag, outcome)
 
     def suspended(self) -> list[IncomingDelivery]:
         """Return the deliveries to keep for the link: outcomes without their messages, and incomplete messages."""
-        kept = []
+        deliveries = []
         for delivery in self._link.suspended():
             # A complete message without an outcome was not handled: for the sender it never arrived.
             if delivery.state is not None or getattr(delivery, "stream", None) is not None:
-                kept.append(delivery)
-        return kept
+                deliveries.append(delivery)
+        return deliveries
 
     def _refuse_forged(self, delivery: IncomingDelivery) -> bool:
         """Refuse a message with another user's user-id, even if it was sent settled; return whether it was refused.

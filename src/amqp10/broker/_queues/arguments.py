@@ -52,31 +52,31 @@ class Arguments:
     Attributes:
         ttl: the most time that a message waits.
         expires: how long an unused queue is kept.
-        most, most_bytes: the most waiting messages, and the most bytes.
+        max_length, max_bytes: the most waiting messages, and the most bytes.
         overflow: what happens to messages beyond that.
         dead_letter: the exchange and routing key for messages that are rejected, expired or too many; key None: the
             message's own.
-        priorities: the highest priority of messages; 0: there are no priorities.
-        attempts: how often a message may fail; negative: without limit.
-        single: whether only one consumer gets messages, while the others wait to take its place.
+        max_priority: the highest priority of messages; 0: there are no priorities.
+        delivery_limit: how often a message may fail; negative: without limit.
+        single_active: whether only one consumer gets messages, while the others wait to take its place.
         consumer_timeout: how long a consumer of a quorum queue may take for a message.
-        retry: which messages that come back wait in a quorum queue, one of `RETRIES`, or None.
-        retry_least, retry_most: how long they wait, after the first failed attempt and at most.
+        retry_type: which messages that come back wait in a quorum queue, one of `RETRIES`, or None.
+        retry_min, retry_max: how long they wait, after the first failed attempt and at most.
     """
 
     ttl: float | None = None
     expires: float | None = None
-    most: int | None = None
-    most_bytes: int | None = None
+    max_length: int | None = None
+    max_bytes: int | None = None
     overflow: str = "drop-head"
     dead_letter: tuple[str, str | None] | None = None
-    priorities: int = 0
-    attempts: int | None = None
-    single: bool = False
+    max_priority: int = 0
+    delivery_limit: int | None = None
+    single_active: bool = False
     consumer_timeout: float | None = None
-    retry: str | None = None
-    retry_least: float = 0.0
-    retry_most: float = 0.0
+    retry_type: str | None = None
+    retry_min: float = 0.0
+    retry_max: float = 0.0
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Arguments:
@@ -101,18 +101,18 @@ class Arguments:
         return cls(
             ttl=None if ttl is None else max(ttl / 1000, MIN_TTL),
             expires=None if expires is None else expires / 1000,
-            most=number(arguments, "x-max-length"),
-            most_bytes=number(arguments, "x-max-length-bytes"),
+            max_length=number(arguments, "x-max-length"),
+            max_bytes=number(arguments, "x-max-length-bytes"),
             overflow=overflow,
             dead_letter=None if exchange is None else (exchange, key),
-            priorities=number(arguments, "x-max-priority", most=255) or 0,
-            attempts=number(arguments, "x-delivery-limit", least=None),
-            single=single,
+            max_priority=number(arguments, "x-max-priority", most=255) or 0,
+            delivery_limit=number(arguments, "x-delivery-limit", least=None),
+            single_active=single,
             consumer_timeout=None if timeout is None else timeout / 1000,
             # RabbitMQ accepts any word and any number here; meaningless ones turn the retry off.
-            retry=retry if retry in RETRIES and least > 0 else None,
-            retry_least=least / 1000,
-            retry_most=(most if most > 0 else least) / 1000,
+            retry_type=retry if retry in RETRIES and least > 0 else None,
+            retry_min=least / 1000,
+            retry_max=(most if most > 0 else least) / 1000,
         )
 
 

@@ -11,7 +11,7 @@ from .waiting import run_of
 
 if TYPE_CHECKING:
     from .message import QueuedMessage
-    from .node import Consumer
+    from .node import QueueConsumer
     from .selection import Looks
 
 
@@ -25,9 +25,9 @@ class Browsers:
 
     def __init__(self) -> None:
         self.unseen: dict[int, deque[QueuedMessage]] = {}
-        self.line: list[Consumer] = []
+        self.line: list[QueueConsumer] = []
 
-    def begin(self, consumer: Consumer, waiting: Iterable[QueuedMessage]) -> None:
+    def begin(self, consumer: QueueConsumer, waiting: Iterable[QueuedMessage]) -> None:
         """Add a browser."""
         self.unseen[consumer.key] = deque(waiting)
 
@@ -50,7 +50,7 @@ class Browsers:
             before = copies
             filtering = consumer.filtering
             by_runs = filtering is None
-            while unseen and (filtering is None or looks.left > 0) and consumer.ready():
+            while unseen and (filtering is None or looks.remaining > 0) and consumer.ready():
                 if by_runs:
                     shown = _show_run(consumer, unseen, now)
                     copies += shown
@@ -67,7 +67,7 @@ class Browsers:
                         report("a message could not be shown to a browser", error)
             if copies > before:
                 attempt("a browser", consumer.fed)
-            if unseen and (filtering is None or looks.left > 0):
+            if unseen and (filtering is None or looks.remaining > 0):
                 consumer.waiting = False
                 self.line.remove(consumer)
         return copies
@@ -83,7 +83,7 @@ def _visible(entry: QueuedMessage, now: float) -> bool:
     return entry.available and not (entry.expires is not None and entry.expires <= now)
 
 
-def _show_run(consumer: Consumer, unseen: deque[QueuedMessage], now: float) -> int:
+def _show_run(consumer: QueueConsumer, unseen: deque[QueuedMessage], now: float) -> int:
     """Show a browser its next messages at once; return how many, or 0 if they are to be shown one by one."""
     room = consumer.run_room(1)
     if room < 2:

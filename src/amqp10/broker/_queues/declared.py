@@ -18,10 +18,11 @@ from .queue import Queue, QueueSettings, stays
 
 if TYPE_CHECKING:
     from .message import QueuedMessage
-    from .node import Consumer
+    from .node import QueueConsumer
 
 USUAL_PRIORITY: Final = 4  # the priority of a message that states none (§3.2.1)
-_ANYONE: Final = cast("Consumer", SimpleNamespace(key=-1, settles=True))  # the consumer for which messages are dropped
+_ANYONE: Final = cast("QueueConsumer", SimpleNamespace(key=-1, settles=True))
+"""The consumer for which messages are dropped."""
 
 
 class DeclaredQueue(Queue):
@@ -43,9 +44,9 @@ class DeclaredQueue(Queue):
         owner: object | None = None,
     ) -> None:
         super().__init__(name, settings)
-        if arguments.attempts is not None:
+        if arguments.delivery_limit is not None:
             # The first attempt is no redelivery.
-            self._max_delivery_count = arguments.attempts + 1 if arguments.attempts >= 0 else None
+            self._max_delivery_count = arguments.delivery_limit + 1 if arguments.delivery_limit >= 0 else None
         self.terms = terms
         self._auto_delete = terms.auto_delete
         self.owner = owner
@@ -53,7 +54,7 @@ class DeclaredQueue(Queue):
         self._ended = ended
         self._arguments = arguments
         self._rejects = arguments.overflow != "drop-head"
-        self._limited = arguments.most is not None or arguments.most_bytes is not None
+        self._limited = arguments.max_length is not None or arguments.max_bytes is not None
         self._dead_letter_expired = self._dead_letter_expired or arguments.dead_letter is not None
         # when it was last used other than by a consumer; None: not since the first `expire`
         self._used: float | None = None
@@ -65,7 +66,7 @@ class DeclaredQueue(Queue):
     @property
     def takes_runs(self) -> bool:  # type: ignore[override]
         arguments = self._arguments
-        return super().takes_runs and not (self._limited or arguments.priorities or arguments.ttl is not None)
+        return super().takes_runs and not (self._limited or arguments.max_priority or arguments.ttl is not None)
 
     def put(self, entry: QueuedMessage) -> None:
         if self._limited and self._rejects and self._over(entry):
@@ -83,11 +84,11 @@ class DeclaredQueue(Queue):
         if arguments.ttl is not None:
             deadline = self._clock() + arguments.ttl
             entry.expires = deadline if entry.expires is None else min(deadline, entry.expires)
-        priority = min(priority_of(entry), arguments.priorities) if arguments.priorities else 0
+        priority = min(priority_of(entry), arguments.max_priority) if arguments.max_priority else 0
         super().insert(entry)
-        if arguments.priorities:
+        if arguments.max_priority:
             # It goes before those of lower priority. Browsers and filters see it in the order of arrival.
-            self._waiting.move(entry, entry.position + ((arguments.priorities - priority) << 48))
+            self._waiting.move(entry, entry.position + ((arguments.max_priority - priority) << 48))
 
     def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
         if self._limited and self._rejects and not restored and self._over(entry):
@@ -96,19 +97,19 @@ class DeclaredQueue(Queue):
         super().reserve(entry)
 
     def _is_full(self) -> bool:
-        most, most_bytes = self._arguments.most, self._arguments.most_bytes
+        max_length, max_bytes = self._arguments.max_length, self._arguments.max_bytes
         refuses = self._rejects and (
-            (most is not None and self.depth >= most) or (most_bytes is not None and self.bytes >= most_bytes)
+            (max_length is not None and self.depth >= max_length) or (max_bytes is not None and self.bytes >= max_bytes)
         )
         return refuses or super()._is_full()
 
     def _over(self, entry: QueuedMessage | None = None) -> bool:
         """Return whether the queue holds too much, including `entry` if it is given."""
         messages, size = (1, entry.size) if entry is not None else (0, 0)
-        most, most_bytes = self._arguments.most, self._arguments.most_bytes
+        max_length, max_bytes = self._arguments.max_length, self._arguments.max_bytes
         waiting = self.depth - self.unsettled + self.reserved + messages
-        return (most is not None and waiting > most) or (
-            most_bytes is not None and self.bytes + self.reserved_bytes + size > most_bytes
+        return (max_length is not None and waiting > max_length) or (
+            max_bytes is not None and self.bytes + self.reserved_bytes + size > max_bytes
         )
 
     def run(self) -> None:
@@ -132,15 +133,15 @@ class DeclaredQueue(Queue):
 
     # One consumer at a time
 
-    def _active(self) -> Consumer | None:
+    def _active(self) -> QueueConsumer | None:
         """Return the consumer that gets the messages if only one is active: the first one."""
         return next(filter(stays, self.consumers.values()), None)
 
     def locked(self, exclusive: bool) -> bool:
-        return (self._arguments.single and exclusive) or super().locked(exclusive)
+        return (self._arguments.single_active and exclusive) or super().locked(exclusive)
 
-    def in_line(self, consumer: Consumer, *, drain: bool = False) -> None:
-        if self._arguments.single and stays(consumer) and consumer is not self._active():
+    def in_line(self, consumer: QueueConsumer, *, drain: bool = False) -> None:
+        if self._arguments.single_active and stays(consumer) and consumer is not self._active():
             if drain:
                 consumer.exhausted()
         else:
@@ -148,10 +149,10 @@ class DeclaredQueue(Queue):
 
     # Its end
 
-    def remove_consumer(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: QueueConsumer) -> None:
         counts = consumer.key in self.consumers and stays(consumer)
         super().remove_consumer(consumer)
-        if self._arguments.single and counts and (heir := self._active()) is not None:
+        if self._arguments.single_active and counts and (heir := self._active()) is not None:
             self.in_line(heir)
         if counts and not self.deleted and not self.users:
             self.used()

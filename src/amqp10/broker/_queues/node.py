@@ -114,7 +114,7 @@ class Taker(ABC):
         """End the link, because the node is deleted."""
 
 
-class Consumer(Taker):
+class QueueConsumer(Taker):
     """A link that takes messages from a queue, in any dialect.
 
     Attributes:

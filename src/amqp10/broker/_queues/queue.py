@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .arguments import QueueDeclaration
     from .journal import QueueJournal
     from .message import Clock, QueuedMessage
-    from .node import Consumer
+    from .node import QueueConsumer
     from .selection import Filtering
 
 # The room of a queue without limits; larger than any number of producers times their credit.
@@ -141,7 +141,7 @@ class Queue(Node):
 
     def __init__(self, name: str, settings: QueueSettings, *, temporary: bool = False) -> None:
         super().__init__(name, limits=settings.limits, touch=settings.touch, temporary=temporary)
-        self.consumers: dict[int, Consumer] = {}
+        self.consumers: dict[int, QueueConsumer] = {}
         self.depth: int = 0
         self.bytes: int = 0
         self.unsettled: int = 0
@@ -163,9 +163,9 @@ class Queue(Node):
         self._mortal: list[tuple[float, int, QueuedMessage]] = []  # a heap of messages with an expiry
         self._delayed = DelayedMessages()
         self._until: float | None = None  # from the current outcome, in seconds since 1970
-        self._line: deque[Consumer] = deque()  # consumers that may be ready, the next one first
+        self._line: deque[QueueConsumer] = deque()  # consumers that may be ready, the next one first
         self._ranked = False  # whether a consumer ever gave a priority
-        self._draining: dict[int, Consumer] = {}
+        self._draining: dict[int, QueueConsumer] = {}
         self._browsing = Browsers()
         self._selections: dict[Hashable, Selection] = {}  # by the key of the filter
         self._looks = Looks()
@@ -262,20 +262,20 @@ class Queue(Node):
             if entry.durable:
                 journal.record(entry)
 
-    def restore(self, entry: QueuedMessage, *, held: bool) -> None:
+    def restore(self, entry: QueuedMessage, *, was_held: bool) -> None:
         """Restore a message; if a consumer held it when the last broker ended, that was an attempt.
 
         It was admitted when it came, however full the queue is now. `end_exhausted` checks whether that attempt was its
         last, once all other messages are restored.
         """
-        if held:
+        if was_held:
             entry.mark_acquired()
             entry.count_failure()
         # The store has it in this state, except for that attempt.
         journal, self.journal = self.journal, None
         self.insert(entry)
         self.journal = journal
-        if held and journal is not None:
+        if was_held and journal is not None:
             journal.record_lazily(entry)
 
     def end_exhausted(self, entry: QueuedMessage) -> None:
@@ -302,7 +302,7 @@ class Queue(Node):
 
     # Consumers
 
-    def add_consumer(self, consumer: Consumer) -> None:
+    def add_consumer(self, consumer: QueueConsumer) -> None:
         """Add a consumer. A browser is shown the messages that wait now, then new ones."""
         self.consumers[consumer.key] = consumer
         self._ranked = self._ranked or consumer.priority != 0
@@ -333,7 +333,7 @@ class Queue(Node):
         selections = self._selections.values()
         self._unseen = [*self._browsing.unseen.values(), *(selection.unseen for selection in selections)]
 
-    def remove_consumer(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: QueueConsumer) -> None:
         """Remove a consumer, which gives back what it held by itself (`settle`)."""
         if self.consumers.pop(consumer.key, None) is None:
             return
@@ -347,12 +347,12 @@ class Queue(Node):
         self._note_unseen()
         self._leave_line(consumer)
 
-    def _leave_line(self, consumer: Consumer) -> None:
+    def _leave_line(self, consumer: QueueConsumer) -> None:
         if consumer.waiting:
             consumer.waiting = False
             self._line_of(consumer).remove(consumer)
 
-    def in_line(self, consumer: Consumer, *, drain: bool = False) -> None:
+    def in_line(self, consumer: QueueConsumer, *, drain: bool = False) -> None:
         """Put a ready consumer in line; with `drain` it is told (`exhausted`) when there is nothing more for it."""
         if not consumer.waiting:
             consumer.waiting = True
@@ -361,7 +361,7 @@ class Queue(Node):
             self._draining[consumer.key] = consumer
         self.touch()
 
-    def _line_of(self, consumer: Consumer) -> MutableSequence[Consumer]:
+    def _line_of(self, consumer: QueueConsumer) -> MutableSequence[QueueConsumer]:
         return self._browsing.line if consumer.copies else self._line
 
     # The pass
@@ -375,7 +375,7 @@ class Queue(Node):
             self._hand_out()
         if self._browsing.unseen:
             self.copied += self._browsing.hand_out(self._clock(), self.depth, self._looks)
-        if self._looks.left <= 0:
+        if self._looks.remaining <= 0:
             self._go_on_later()
         elif self._draining:
             self._tell_draining()
@@ -387,8 +387,8 @@ class Queue(Node):
         line = self._line
         now = self._clock()
         take = self._next_selected if self._selections else self._next
-        fed: dict[Consumer, None] = {}
-        aside: list[Consumer] = []
+        fed: dict[QueueConsumer, None] = {}
+        aside: list[QueueConsumer] = []
         by_runs = self.lends_runs and len(self._waiting) > len(line)
         while line:
             consumer = line[0]
@@ -443,7 +443,7 @@ class Queue(Node):
             self._tidy()
             self._waiting.sweep(self.depth)
 
-    def _hand_out_run(self, now: float) -> list[Consumer]:
+    def _hand_out_run(self, now: float) -> list[QueueConsumer]:
         """Give the consumers in line the next messages, each its share at once; return those that got some.
 
         Each gets what it would get by turns. A run is so short that it may exceed the room in the consumers' output.
@@ -481,7 +481,7 @@ class Queue(Node):
         line.rotate(-len(run))
         return given
 
-    def _are_alike(self, line: Iterable[Consumer]) -> bool:
+    def _are_alike(self, line: Iterable[QueueConsumer]) -> bool:
         """Return whether the consumers have equal filters, or none."""
         if not self._selections:
             return True
@@ -527,7 +527,7 @@ class Queue(Node):
                 del self._draining[consumer.key]
                 attempt(f"a consumer of {self.name!r}", consumer.exhausted)
 
-    def _next(self, consumer: Consumer, now: float) -> QueuedMessage | None:
+    def _next(self, consumer: QueueConsumer, now: float) -> QueuedMessage | None:
         """Take the oldest message that this consumer may have."""
         waiting = self._waiting
         while (entry := waiting.next(consumer.key)) is not None:
@@ -540,7 +540,7 @@ class Queue(Node):
             return entry
         return None
 
-    def _next_selected(self, consumer: Consumer, now: float) -> QueuedMessage | None:
+    def _next_selected(self, consumer: QueueConsumer, now: float) -> QueuedMessage | None:
         """Take the oldest message that this consumer may have, when some consumers have filters."""
         if consumer.filtering is None:
             return self._next(consumer, now)
@@ -568,7 +568,7 @@ class Queue(Node):
 
     # The end of a delivery
 
-    def settle(self, entry: QueuedMessage, consumer: Consumer, outcome: object) -> None:
+    def settle(self, entry: QueuedMessage, consumer: QueueConsumer, outcome: object) -> None:
         """End a delivery to a consumer in `outcome`; anything that is not an outcome counts as a failed attempt.
 
         Lost links also end their deliveries so: the consumer may have worked on the message, and the next one must be
@@ -594,7 +594,7 @@ class Queue(Node):
         if not self._touched:
             self.touch()
 
-    def accept(self, entries: Sequence[QueuedMessage], consumer: Consumer) -> None:
+    def accept(self, entries: Sequence[QueuedMessage], consumer: QueueConsumer) -> None:
         """End deliveries as accepted, which nearly all are; the same as `settle` for each."""
         if len(entries) < _MIN_BULK or self.deleted or self._delayed or consumer.copies:
             for entry in entries:
@@ -607,7 +607,7 @@ class Queue(Node):
         if held and not self._touched:
             self.touch()
 
-    def _modify(self, entry: QueuedMessage, consumer: Consumer, outcome: Modified) -> None:
+    def _modify(self, entry: QueuedMessage, consumer: QueueConsumer, outcome: Modified) -> None:
         if outcome.undeliverable_here:
             entry.excluded = (entry.excluded or set()) | {consumer.key}
         if outcome.message_annotations:
@@ -804,6 +804,6 @@ class Queue(Node):
         self.producers.clear()
 
 
-def stays(consumer: Consumer) -> bool:
+def stays(consumer: QueueConsumer) -> bool:
     """Return whether a consumer counts as one that stays: no browser, and no one-shot consumer."""
     return not (consumer.one_shot or consumer.copies)

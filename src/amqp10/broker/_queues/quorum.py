@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...messaging import Error
     from .arguments import Arguments, QueueDeclaration
     from .message import QueuedMessage
-    from .node import Consumer
+    from .node import QueueConsumer
 
 HIGHEST_PRIORITY: Final = 31
 ATTEMPTS: Final = 20
@@ -61,7 +61,7 @@ class QuorumQueue(DeclaredQueue):
         ended: Callable[[Queue], None],
         owner: object | None = None,
     ) -> None:
-        if arguments.priorities:
+        if arguments.max_priority:
             raise Refused(
                 "amqp:precondition-failed", "x-max-priority is only for classic queues: a quorum queue always has 32"
             )
@@ -70,9 +70,9 @@ class QuorumQueue(DeclaredQueue):
         super().__init__(name, settings, terms, arguments, ended=ended, owner=owner)
         self._timeout = CONSUMER_TIMEOUT if arguments.consumer_timeout is None else arguments.consumer_timeout
         # By time-out: the messages that consumers hold, oldest first, each with its deadline and holder.
-        self._held: dict[float, dict[QueuedMessage, tuple[float, Consumer]]] = {}
-        self._late: dict[QueuedMessage, Consumer] = {}  # what consumers settle in place of messages that they lost
-        self._current: Consumer | None = None  # the active consumer, if only one is active
+        self._held: dict[float, dict[QueuedMessage, tuple[float, QueueConsumer]]] = {}
+        self._late: dict[QueuedMessage, QueueConsumer] = {}  # what consumers settle in place of messages that they lost
+        self._current: QueueConsumer | None = None  # the active consumer, if only one is active
 
     def insert(self, entry: QueuedMessage) -> None:
         super().insert(entry)
@@ -99,19 +99,19 @@ class QuorumQueue(DeclaredQueue):
         if (delay := super()._delay(entry, failed=failed)) > 0:
             return delay
         terms = self._arguments
-        if terms.retry is None or terms.retry == ("returned" if failed else "failed"):
+        if terms.retry_type is None or terms.retry_type == ("returned" if failed else "failed"):
             return 0
-        return min(terms.retry_least * max(1, entry.failures), terms.retry_most)
+        return min(terms.retry_min * max(1, entry.failures), terms.retry_max)
 
     # Consumers that take too long
 
-    def _next(self, consumer: Consumer, now: float) -> QueuedMessage | None:
+    def _next(self, consumer: QueueConsumer, now: float) -> QueuedMessage | None:
         return self._hold(super()._next(consumer, now), consumer, now)
 
-    def _next_selected(self, consumer: Consumer, now: float) -> QueuedMessage | None:
+    def _next_selected(self, consumer: QueueConsumer, now: float) -> QueuedMessage | None:
         return self._hold(super()._next_selected(consumer, now), consumer, now)
 
-    def _hold(self, entry: QueuedMessage | None, consumer: Consumer, now: float) -> QueuedMessage | None:
+    def _hold(self, entry: QueuedMessage | None, consumer: QueueConsumer, now: float) -> QueuedMessage | None:
         """Record until when the consumer may hold a message."""
         if entry is not None and not consumer.settles:
             timeout = self._timeout_of(consumer)
@@ -122,10 +122,10 @@ class QuorumQueue(DeclaredQueue):
                 self._wake_at(now + timeout)
         return entry
 
-    def _timeout_of(self, consumer: Consumer) -> float:
+    def _timeout_of(self, consumer: QueueConsumer) -> float:
         return max(_MIN_TIMEOUT, self._timeout if consumer.timeout is None else consumer.timeout)
 
-    def settle(self, entry: QueuedMessage, consumer: Consumer, outcome: object) -> None:
+    def settle(self, entry: QueuedMessage, consumer: QueueConsumer, outcome: object) -> None:
         if entry in self._late:
             del self._late[entry]
             if consumer.key in self.consumers:
@@ -135,14 +135,14 @@ class QuorumQueue(DeclaredQueue):
         if held is not None:
             held.pop(entry, None)
         super().settle(entry, consumer, outcome)
-        if self._arguments.single and self._ranked:
+        if self._arguments.single_active and self._ranked:
             self._active()  # a consumer of higher priority may have waited for this
 
-    def accept(self, entries: Sequence[QueuedMessage], consumer: Consumer) -> None:
+    def accept(self, entries: Sequence[QueuedMessage], consumer: QueueConsumer) -> None:
         for entry in entries:
             self.settle(entry, consumer, ACCEPTED)
 
-    def _time_out(self, entry: QueuedMessage, holder: Consumer, now: float) -> None:
+    def _time_out(self, entry: QueuedMessage, holder: QueueConsumer, now: float) -> None:
         consumer = self.consumers.get(holder.key)
         if entry.gone or entry.available:
             return
@@ -166,23 +166,23 @@ class QuorumQueue(DeclaredQueue):
         )
         self.unsettled -= 1
         self._return(entry, failed=False)
-        if self._arguments.single:
+        if self._arguments.single_active:
             self._active()
         self.touch()
 
-    def in_line(self, consumer: Consumer, *, drain: bool = False) -> None:
+    def in_line(self, consumer: QueueConsumer, *, drain: bool = False) -> None:
         if self._is_late(consumer):
             if drain:
                 consumer.exhausted()
         else:
             super().in_line(consumer, drain=drain)
 
-    def _is_late(self, consumer: Consumer) -> bool:
+    def _is_late(self, consumer: QueueConsumer) -> bool:
         return bool(self._late) and any(each.key == consumer.key for each in self._late.values())
 
     # One consumer at a time
 
-    def _active(self) -> Consumer | None:
+    def _active(self) -> QueueConsumer | None:
         """Return the active consumer; None while one of higher priority waits for another's unsettled messages."""
         able = [each for each in self.consumers.values() if stays(each) and not self._is_late(each)]
         best, current = max(able, key=lambda each: each.priority, default=None), self._current
@@ -201,14 +201,14 @@ class QuorumQueue(DeclaredQueue):
             super().in_line(best)
         return best
 
-    def add_consumer(self, consumer: Consumer) -> None:
+    def add_consumer(self, consumer: QueueConsumer) -> None:
         super().add_consumer(consumer)
-        if self._arguments.single and stays(consumer):
+        if self._arguments.single_active and stays(consumer):
             self._active()
             if consumer is not self._current:
                 consumer.active_changed(False)
 
-    def remove_consumer(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: QueueConsumer) -> None:
         for entry in [entry for entry, each in self._late.items() if each is consumer]:
             del self._late[entry]
         super().remove_consumer(consumer)

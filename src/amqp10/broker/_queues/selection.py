@@ -44,19 +44,19 @@ class Looks:
     """How much filters may look at before others have their turn.
 
     Attributes:
-        left: messages, or 64 octets of one.
+        remaining: messages, or 64 octets of one.
     """
 
     def __init__(self) -> None:
-        self.left = MAX_LOOKED_AT
+        self.remaining = MAX_LOOKED_AT
 
     def begin(self) -> None:
         """Begin a pass."""
-        self.left = MAX_LOOKED_AT
+        self.remaining = MAX_LOOKED_AT
 
     def look_at(self, entry: QueuedMessage, filtering: Filtering) -> None:
         """Count one test of a message."""
-        self.left -= 1 + entry.size // 64 + filtering.cost
+        self.remaining -= 1 + entry.size // 64 + filtering.cost
 
 
 class Selection:
@@ -83,7 +83,7 @@ class Selection:
         """Take the oldest message that passes and that this consumer may have; None: no more, or `looks` ended."""
         aside: list[QueuedMessage] = []
         found = None
-        while looks.left > 0 and (entry := self._pop()) is not None:
+        while looks.remaining > 0 and (entry := self._pop()) is not None:
             looks.look_at(entry, self._filtering)
             if not entry.available:
                 continue
@@ -115,7 +115,7 @@ class Selection:
         passes, look_at = filtering.passes, looks.look_at
         octets = RUN_OCTETS
         most = min(most, RUN)
-        while unseen and len(run) < most and looks.left > 0:
+        while unseen and len(run) < most and looks.remaining > 0:
             entry = unseen[0]
             if entry.available:
                 size = entry.size

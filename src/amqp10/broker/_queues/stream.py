@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .arguments import QueueDeclaration
     from .journal import QueueJournal
     from .message import Clock, QueuedMessage
-    from .node import Consumer
+    from .node import QueueConsumer
 
 OFFSET: Final = Symbol("x-stream-offset")
 
@@ -84,10 +84,10 @@ class Stream(Queue):
 
     Attributes:
         first: the offset of the oldest message, or of the next one if the stream is empty.
-        least: how many messages stay, whatever their age and size.
+        min_depth: how many messages stay, whatever their age and size.
     """
 
-    least = 1
+    min_depth = 1
     depth: int
     bytes: int
     journal: QueueJournal | None
@@ -176,7 +176,7 @@ class Stream(Queue):
             entry.durable = True
             journal.record(entry)
 
-    def restore(self, entry: QueuedMessage, *, held: bool) -> None:
+    def restore(self, entry: QueuedMessage, *, was_held: bool) -> None:
         if not self._placed and (offset := _offset(entry)) is not None:
             self._placed = True
             self._move(offset - self.enqueued)
@@ -197,14 +197,14 @@ class Stream(Queue):
 
     def restore_held(self, entry: QueuedMessage) -> None:
         """Restore a message; its reader holds nothing, because messages stay in a stream."""
-        self.restore(entry, held=False)
+        self.restore(entry, was_held=False)
 
     def lost(self, entry: QueuedMessage) -> None:
         """Do nothing, because readers give nothing back."""
 
     # Readers
 
-    def add_consumer(self, consumer: Consumer) -> None:
+    def add_consumer(self, consumer: QueueConsumer) -> None:
         self.consumers[consumer.key] = consumer
         place = consumer.place
         if place.offset is not None:
@@ -216,11 +216,11 @@ class Stream(Queue):
             position = {"first": self.first, "last": last, "next": self.enqueued}[place.word]
         self._readers[consumer.key] = position
 
-    def remove_consumer(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: QueueConsumer) -> None:
         super().remove_consumer(consumer)
         self._readers.pop(consumer.key, None)
 
-    def _line_of(self, consumer: Consumer) -> Any:
+    def _line_of(self, consumer: QueueConsumer) -> Any:
         return self._line
 
     def run(self) -> None:
@@ -233,18 +233,18 @@ class Stream(Queue):
         self._looks.begin()
         for consumer in list(self._line):
             self._feed(consumer)
-        if self._looks.left <= 0:
+        if self._looks.remaining <= 0:
             self._go_on_later()
         elif self._draining:
             self._tell_draining()
         self._regulate()
 
-    def _feed(self, consumer: Consumer) -> None:
+    def _feed(self, consumer: QueueConsumer) -> None:
         """Give a reader its next messages, while it is ready."""
         log, end, filtering = self._log, self.enqueued, consumer.filtering
         offset, copied = max(self._readers[consumer.key], self.first), 0
         looks = self._looks
-        while offset < end and (filtering is None or looks.left > 0) and consumer.ready():
+        while offset < end and (filtering is None or looks.remaining > 0) and consumer.ready():
             entry = log[offset]
             offset += 1
             if filtering is not None:
@@ -260,7 +260,7 @@ class Stream(Queue):
         if copied:
             self.copied += copied
             attempt(f"a reader of the stream {self.name!r}", consumer.fed)
-        if offset < end and (filtering is None or looks.left > 0):
+        if offset < end and (filtering is None or looks.remaining > 0):
             consumer.waiting = False
             self._line.remove(consumer)
 
@@ -273,7 +273,7 @@ class Stream(Queue):
         """Drop the messages that are too old or too many."""
         most, age = self._retention.most_bytes, self._retention.age
         oldest = self._wall() - age if age is not None else 0.0
-        while self.depth > self.least and (
+        while self.depth > self.min_depth and (
             (most is not None and self.bytes > most) or (age is not None and self._chunks.first_moment <= oldest)
         ):
             self._forget([self._log.pop(self.first)])
@@ -296,7 +296,7 @@ class Stream(Queue):
     @property
     def _next_death(self) -> float | None:
         """When the oldest message becomes too old, on the broker's clock; None: never."""
-        if self._retention.age is None or self.depth <= self.least:
+        if self._retention.age is None or self.depth <= self.min_depth:
             return None
         return self._clock() + max(0.0, self._chunks.first_moment + self._retention.age - self._wall())
 

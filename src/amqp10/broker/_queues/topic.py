@@ -13,7 +13,7 @@ from .queue import UNLIMITED, Queue, QueueSettings
 if TYPE_CHECKING:
     from ...messaging import Error
     from .message import QueuedMessage
-    from .node import Consumer, Limits
+    from .node import Limits, QueueConsumer
     from .selection import Filtering
 
 MakeSubscription = Callable[["Topic"], "Subscription"]
@@ -69,7 +69,7 @@ class Subscription(Queue):
         passes = filtering.passes_known
         return filtering.passes(entry) if passes is None else passes(entry, known)
 
-    def remove_consumer(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: QueueConsumer) -> None:
         super().remove_consumer(consumer)
         if not self.lasting:
             self._ended(self)

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from .._deadlines import Deadlines
 from .._log import attempt
 from .._queues.topic import Owner
-from .left import LeftBehind
 from .subscriptions import EXPIRES, ExpiryTrigger, Lifetime
+from .unattached import Unattached
 
 if TYPE_CHECKING:
     from ...engine import LinkSession
@@ -139,7 +139,7 @@ class ResumableLinks:
         self._deadlines: Deadlines[ResumableLink] = Deadlines()
         self._all: dict[LinkKey, ResumableLink] = {}
         self._of: dict[object, dict[LinkKey, ResumableLink]] = {}  # those that end with their connection
-        self._left_behind: LeftBehind[ResumableLink] = LeftBehind()
+        self._unattached: Unattached[ResumableLink] = Unattached()
         self._parts = 0  # bytes of incomplete messages
 
     def is_late(self, key: LinkKey, connection: int) -> bool:
@@ -165,7 +165,7 @@ class ResumableLinks:
         self._waits_no_more(link)
         link.deliveries = []
         link.requeue = None
-        self._left_behind.take(link)
+        self._unattached.remove(link)
         link.deadline = None
         self._deadlines.set(link, None)
         if link.key.connection is not None:
@@ -193,13 +193,13 @@ class ResumableLinks:
                 link.deliveries = [each for each in deliveries if not parts[each]]
             else:
                 self._weigh(link, sum(parts.values()))
-        self._left_behind.leave(link, session, connection)
+        self._unattached.add(link, session, connection)
         if link.key.connection is None:
             waiting = self._waiting.setdefault(link.key.owner[0], {})
             waiting[link] = None
             if len(waiting) > self._most:
                 self.end(next(iter(waiting)))
-        self._left(link, "detached")
+        self._begin_expiry(link, "detached")
         if link.key.connection is not None and len(self._table(link.key)) > MAX_OF_CONNECTION:
             self.end(link)
 
@@ -215,14 +215,14 @@ class ResumableLinks:
 
     def session_ended(self, session: LinkSession) -> None:
         """End the links that end with a session, which have been detached."""
-        for link in self._left_behind.of(session):
-            self._left(link, "session")
+        for link in self._unattached.of(session):
+            self._begin_expiry(link, "session")
 
     def connection_ended(self, connection: object) -> None:
         """End the links that end with a connection, whose sessions have ended."""
-        for link in self._left_behind.of(connection):
-            self._left(link, "connection")
-            self._left_behind.take(link)
+        for link in self._unattached.of(connection):
+            self._begin_expiry(link, "connection")
+            self._unattached.remove(link)
         self._of.pop(connection, None)
 
     def restore(self, link: ResumableLink, requeue: Callable[[list[Any]], None]) -> None:
@@ -230,9 +230,9 @@ class ResumableLinks:
         link.requeue = requeue
         self._all[link.key] = link
         self._waiting.setdefault(link.key.owner[0], {})[link] = None
-        self._left(link, "connection")
+        self._begin_expiry(link, "connection")
 
-    def _left(self, link: ResumableLink, how: ExpiryTrigger) -> None:
+    def _begin_expiry(self, link: ResumableLink, how: ExpiryTrigger) -> None:
         """End the link now, later or never, as its expiry policy says (§3.5.6)."""
         if link.deadline is not None or how not in EXPIRES[link.lifetime.expiry_policy]:
             return
@@ -255,7 +255,7 @@ class ResumableLinks:
         if table.get(link.key) is not link:
             return
         del table[link.key]
-        self._left_behind.take(link)
+        self._unattached.remove(link)
         self._waits_no_more(link)
         self._weigh(link, 0)
         link.deadline = None

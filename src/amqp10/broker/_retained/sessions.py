@@ -65,8 +65,8 @@ class ResumableSessions:
         self._clock = clock
         self._alarm = alarm
         self._deadlines: Deadlines[Key] = Deadlines()
-        self._kept: dict[Key, ResumableSession] = {}
-        self._keys: dict[Session, Key] = {}  # of the sessions in `_kept`
+        self._by_key: dict[Key, ResumableSession] = {}
+        self._keys: dict[Session, Key] = {}  # of the sessions in `_by_key`
         self._of_peer: dict[ResumableSessionOwner, dict[Key, None]] = {}
         self._waiting: dict[str | None, dict[Key, None]] = {}  # by user, those without a transport, the oldest first
 
@@ -74,60 +74,60 @@ class ResumableSessions:
         """Keep the session for `timeout` seconds after its transport is lost; with 0, reserve its name until then."""
         key = peer.engine.identity, name
         self._make_room(key)
-        if key in self._kept:
+        if key in self._by_key:
             self._forget(key)
-        self._kept[key] = ResumableSession(session, peer, timeout)
+        self._by_key[key] = ResumableSession(session, peer, timeout)
         self._keys[session] = key
         self._of_peer.setdefault(peer, {})[key] = None
 
     def _make_room(self, new: Key) -> None:
         waiting = self._waiting.get(new[0], {})
-        if len(waiting) >= MAX_SESSIONS and new not in self._kept:
-            kept = self._forget(next(iter(waiting)))
-            kept.peer.session_expired(kept.session)
+        if len(waiting) >= MAX_SESSIONS and new not in self._by_key:
+            resumable = self._forget(next(iter(waiting)))
+            resumable.peer.session_expired(resumable.session)
 
     def take(self, engine: SessionEngine, name: bytes) -> Session | None:
         """Return the session to resume on another connection; see `SessionKeeper.take`."""
-        kept = self._kept.get((engine.identity, name))
-        if kept is None or (not kept.session.suspended and not kept.session.begun):
+        resumable = self._by_key.get((engine.identity, name))
+        if resumable is None or (not resumable.session.suspended and not resumable.session.begun):
             return None
-        if not kept.session.suspended:
-            kept.peer.session_taken_over(kept.session)
-        if not kept.timeout:
+        if not resumable.session.suspended:
+            resumable.peer.session_taken_over(resumable.session)
+        if not resumable.timeout:
             return None
-        kept.deadline = None
+        resumable.deadline = None
         _drop(self._waiting, engine.identity, (engine.identity, name))
-        return kept.session
+        return resumable.session
 
     def attached(self, engine: SessionEngine, name: bytes) -> bool:
         """Return whether a session of that name is in use on a connection."""
-        kept = self._kept.get((engine.identity, name))
-        return kept is not None and kept.session.begun and not kept.session.suspended
+        resumable = self._by_key.get((engine.identity, name))
+        return resumable is not None and resumable.session.begun and not resumable.session.suspended
 
     def peer_of(self, session: Session) -> ResumableSessionOwner | None:
         """Return the connection that has the links of a session."""
         key = self._keys.get(session)
-        return self._kept[key].peer if key is not None else None
+        return self._by_key[key].peer if key is not None else None
 
     def moved(self, session: Session, peer: ResumableSessionOwner) -> None:
         """Record that another connection has the links of a session."""
         key = self._keys.get(session)
         if key is not None:
-            kept = self._kept[key]
-            _drop(self._of_peer, kept.peer, key)
-            kept.peer = peer
+            resumable = self._by_key[key]
+            _drop(self._of_peer, resumable.peer, key)
+            resumable.peer = peer
             self._of_peer.setdefault(peer, {})[key] = None
 
     def connection_lost(self, peer: ResumableSessionOwner) -> bool:
         """Start the time of the sessions of a lost connection; return whether there are any."""
-        waiting = [key for key in self._of_peer.get(peer, ()) if self._kept[key].session.suspended]
+        waiting = [key for key in self._of_peer.get(peer, ()) if self._by_key[key].session.suspended]
         for key in waiting:
-            kept = self._kept[key]
-            if kept.deadline is None:
-                kept.deadline = self._clock() + kept.timeout
+            resumable = self._by_key[key]
+            if resumable.deadline is None:
+                resumable.deadline = self._clock() + resumable.timeout
                 self._waiting.setdefault(key[0], {})[key] = None
-                self._deadlines.set(key, kept.deadline)
-                self._alarm(self, kept.deadline)
+                self._deadlines.set(key, resumable.deadline)
+                self._alarm(self, resumable.deadline)
         return bool(waiting)
 
     def session_ended(self, session: Session) -> None:
@@ -136,19 +136,19 @@ class ResumableSessions:
             self._forget(self._keys[session])
 
     def _forget(self, key: Key) -> ResumableSession:
-        kept = self._kept.pop(key)
-        del self._keys[kept.session]
-        _drop(self._of_peer, kept.peer, key)
+        resumable = self._by_key.pop(key)
+        del self._keys[resumable.session]
+        _drop(self._of_peer, resumable.peer, key)
         _drop(self._waiting, key[0], key)
-        return kept
+        return resumable
 
     def expire(self, now: float) -> float | None:
         """End the sessions that are due at `now`; return when the next one is due, or None."""
         for key in self._deadlines.take(now):
-            kept = self._kept.get(key)
-            if kept is not None and kept.deadline is not None and kept.deadline <= now:
+            resumable = self._by_key.get(key)
+            if resumable is not None and resumable.deadline is not None and resumable.deadline <= now:
                 self._forget(key)
-                attempt("the end of a session that was kept", kept.peer.session_expired, kept.session)
+                attempt("the end of a session that was kept", resumable.peer.session_expired, resumable.session)
         return self._deadlines.first
 
 

@@ -20,7 +20,7 @@ from .._deadlines import Deadlines
 from .._errors import Refused
 from .._log import attempt
 from .._queues.topic import Kind, Owner, Subscription, SubscriptionKey, Topic
-from .left import LeftBehind
+from .unattached import Unattached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -136,7 +136,7 @@ class Subscriptions:
         self._deadlines: Deadlines[RetainedSubscription] = Deadlines()
         self._longest = longest
         self._all: dict[SubscriptionKey, RetainedSubscription] = {}
-        self._left: LeftBehind[RetainedSubscription] = LeftBehind()
+        self._unattached: Unattached[RetainedSubscription] = Unattached()
 
     def lifetime(self, source: Source | Target) -> Lifetime:
         """Return the lifetime that a terminus asks for, as far as it is allowed."""
@@ -190,7 +190,7 @@ class Subscriptions:
         found.lifetime = self.lifetime(source)
         # Equal to the old one except for no-local, which depends on the connection.
         found.queue.filtering = filtering
-        self._left.take(found)
+        self._unattached.remove(found)
         found.deadline = None
         self._deadlines.set(found, None)
         if self.store is not None:
@@ -200,7 +200,7 @@ class Subscriptions:
     def restore(self) -> None:
         """Start the time of restored subscriptions, whose connections are lost."""
         for lasting in list(self._all.values()):
-            self.left(lasting, "connection")
+            self.begin_expiry(lasting, "connection")
             if lasting.deadline is not None:
                 self._end_at(lasting, lasting.deadline)
 
@@ -229,25 +229,25 @@ class Subscriptions:
         """Remove a link that ended."""
         if lasting.links.pop(link, None) is None or lasting.links or self._all.get(lasting.key) is not lasting:
             return
-        self._left.leave(lasting, session, connection)
+        self._unattached.add(lasting, session, connection)
         # Links of a volatile subscription are closed; it ends with the last one.
         if how == "closed":
             self._end(lasting)
         else:
-            self.left(lasting, how)
+            self.begin_expiry(lasting, how)
 
     def session_ended(self, session: LinkSession) -> None:
         """Start the time of subscriptions that expire with a session, whose links have ended."""
-        for lasting in self._left.of(session):
-            self.left(lasting, "session")
+        for lasting in self._unattached.of(session):
+            self.begin_expiry(lasting, "session")
 
     def connection_ended(self, connection: object) -> None:
         """Start the time of subscriptions that expire with a connection, whose sessions have ended."""
-        for lasting in self._left.of(connection):
-            self.left(lasting, "connection")
-            self._left.take(lasting)
+        for lasting in self._unattached.of(connection):
+            self.begin_expiry(lasting, "connection")
+            self._unattached.remove(lasting)
 
-    def left(self, lasting: RetainedSubscription, how: ExpiryTrigger) -> None:
+    def begin_expiry(self, lasting: RetainedSubscription, how: ExpiryTrigger) -> None:
         """End a subscription without links now, later or never, as its expiry policy says (§3.5.6)."""
         lifetime = lasting.lifetime
         if lasting.queue.deleted:
@@ -278,6 +278,6 @@ class Subscriptions:
             lasting.queue.end()
 
     def _forget(self, lasting: RetainedSubscription) -> None:
-        self._left.take(lasting)
+        self._unattached.remove(lasting)
         if self._all.get(lasting.key) is lasting:
             del self._all[lasting.key]

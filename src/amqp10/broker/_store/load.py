@@ -295,7 +295,7 @@ class Loading:
             queue.restore_held(entry)
             self._held[row.number] = queue, entry
             return
-        queue.restore(entry, held=bool(row.held))
+        queue.restore(entry, was_held=bool(row.held))
         if row.held:
             self._interrupted.append((queue, entry))
 

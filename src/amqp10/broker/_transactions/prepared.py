@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...messaging import Error
 from ...types import Symbol
-from .._queues.node import Consumer
+from .._queues.node import QueueConsumer
 from .local import attempt_each, take_all
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MAX_BRANCHES = 1000
 User = str | None
 
 
-class DetachedConsumer(Consumer):
+class DetachedConsumer(QueueConsumer):
     """Holds the messages that a restored branch is to settle, whose consumer is gone."""
 
     key = 0

@@ -18,7 +18,7 @@ from ..._errors import Refused
 from ..._queues.arguments import QueueDeclaration
 from ..._queues.journal import QueueJournal
 from ..._queues.message import QueuedMessage
-from ..._queues.node import Consumer, Node, NotTaken
+from ..._queues.node import Node, NotTaken, QueueConsumer
 from ..._queues.stream import Retention, Stream
 from ..._queues.stream_offsets import StreamPosition
 from .._busy import AzureNode
@@ -57,7 +57,7 @@ _CREATED, _END, _EVENT = "created", "#", "m"
 """The keys of records: the creation of a hub; the end of a partition; the first letter for an event."""
 
 
-class Reader(Consumer):
+class Reader(QueueConsumer):
     """A reader of a partition.
 
     Attributes:
@@ -298,7 +298,7 @@ class Partition(AzureNode, Stream):
     """
 
     largest: int = MAX_SIZE
-    least = 0
+    min_depth = 0
     journal: QueueJournal | None
 
     def __init__(
@@ -342,7 +342,7 @@ class Partition(AzureNode, Stream):
             entry = QueuedMessage(bytes(payload), int(message_format))
             entry.position, entry.arrived = int(key[1:]), float(arrived)
             entry.row = entry.position + 1
-            self.restore(entry, held=False)
+            self.restore(entry, was_held=False)
         else:
             raise ValueError(f"the key of a record of a partition must not be {key!r:.60}")
 

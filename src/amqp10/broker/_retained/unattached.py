@@ -1,4 +1,4 @@
-"""What links have left, by the session and by the connection that they were on."""
+"""What no link is attached to, by the session and by the connection of the last link."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from ...engine import LinkSession
 
 
-class Leaving(Protocol):
-    """Something that links have left.
+class Attachable(Protocol):
+    """Something that links attach to, and leave.
 
     Attributes:
         session, connection: those of the last link that left; None: links are attached, or the connection is over.
@@ -19,29 +19,29 @@ class Leaving(Protocol):
     connection: object
 
 
-T = TypeVar("T", bound=Leaving)
+T = TypeVar("T", bound=Attachable)
 
 
-class LeftBehind(Generic[T]):
+class Unattached(Generic[T]):
     """What may expire when a session or a connection ends: found without a look at all that the broker retains."""
 
     def __init__(self) -> None:
         self._by_end: dict[object, dict[T, None]] = {}
 
-    def leave(self, left: T, session: LinkSession, connection: object) -> None:
-        """Record that the last link has left."""
-        left.session, left.connection = session, connection
+    def add(self, thing: T, session: LinkSession, connection: object) -> None:
+        """Add what its last link has left."""
+        thing.session, thing.connection = session, connection
         for end in (session, connection):
-            self._by_end.setdefault(end, {})[left] = None
+            self._by_end.setdefault(end, {})[thing] = None
 
-    def take(self, left: T) -> None:
-        """Forget it, because a link is attached again, the connection is over, or it has ended."""
-        for end in (left.session, left.connection):
+    def remove(self, thing: T) -> None:
+        """Remove it, because a link is attached again, the connection is over, or it has ended."""
+        for end in (thing.session, thing.connection):
             of_end = self._by_end.get(end, {})
-            of_end.pop(left, None)
+            of_end.pop(thing, None)
             if not of_end:
                 self._by_end.pop(end, None)
-        left.session = left.connection = None
+        thing.session = thing.connection = None
 
     def of(self, end: object) -> list[T]:
         """Return what links of this session, or of this connection, have left."""
