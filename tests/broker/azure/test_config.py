@@ -337,6 +337,7 @@ class TestHubs:
             (lambda: EventHubConfig("hub", 0), "partitions must be 1 to 1024"),
             (lambda: EventHubConfig("hub", consumer_groups=["a", "A"]), "two consumer groups have the name 'A'"),
             (lambda: EventHubConfig("hub", consumer_groups=["a/b"]), "must not have a '/'"),
+            (lambda: EventHubConfig("hub", consumer_groups=["a b"]), "the name of a consumer group"),
             (lambda: EventHubConfig("hub", retention=0), "retention must be more than 0 seconds"),
             (lambda: AzureConfig(["hub"], event_hubs=["Hub"]), "two entities have the name 'Hub'"),
             (lambda: AzureConfig(["Hub/Partitions/0"], event_hubs=["hub"]), "is an address of the event hub 'hub'"),

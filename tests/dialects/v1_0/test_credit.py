@@ -65,6 +65,22 @@ def test_sender_reckons_what_is_under_way(start: int) -> None:
     assert (flow.credit, flow.drain) == (0, False)
 
 
+@starts
+def test_sender_takes_back_what_is_beyond_its_credit(start: int) -> None:
+    """Deliveries that were begun on a credit that is lower now give none back, until no more than it are begun."""
+    flow = SenderCredit(start)
+    flow.flow_received(start, 5, False)
+    for _ in range(4):
+        flow.sent()
+    flow.flow_received(start, 2, False)
+    left = []
+    for _ in range(4):
+        flow.unsent()
+        left.append(flow.credit)
+    assert left == [0, 0, 1, 2]
+    assert flow.delivery_count == start
+
+
 @pytest.mark.spec("2.6.7", "a null delivery-count of the receiver stands for the initial one")
 @starts
 def test_sender_with_a_receiver_that_knows_no_count(start: int) -> None:

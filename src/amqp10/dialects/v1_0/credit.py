@@ -14,7 +14,7 @@ class SenderCredit:
         credit: how many deliveries may be begun now.
         available: how many deliveries wait, as last told.
         drain: the receiver wants its credit used now or given back.
-        asked: the `drain` of the receiver's last flow, which our flows repeat.
+        drain_requested: the `drain` of the receiver's last flow, which our flows repeat.
     """
 
     __slots__ = ("_overdrawn", "available", "credit", "delivery_count", "drain", "drain_requested", "initial")
