@@ -229,6 +229,7 @@ def test_a_socket_with_line_breaks() -> None:
     [
         ("A.Example", "a.example.", True),
         ("bücher.example", "xn--bcher-kva.example", True),
+        ("BÜCHER.example", "bücher.example", True),
         ("::1", "0:0::1", True),
         ("localhost", "127.0.0.1", True),
         ("10.0.0.1", "10.0.0.2", False),
