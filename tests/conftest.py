@@ -83,8 +83,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Leave what collecting has made out of each later search for garbage: a million objects, which stay to the end."""
     gc.enable()
-    gc.freeze()  # garbage among it, too: to look for that would take each worker half a second
-    gc.set_threshold(10_000, *gc.get_threshold()[1:])  # with CPython 3.11's 700, searches take a fifteenth of all CPU
+    if hasattr(gc, "freeze"):  # PyPy has neither
+        gc.freeze()  # garbage among it, too: to look for that would take each worker half a second
+        gc.set_threshold(
+            10_000, *gc.get_threshold()[1:]
+        )  # with CPython 3.11's 700, searches take a fifteenth of all CPU
 
 
 def pytest_collection() -> None:

@@ -24,3 +24,11 @@ def test_searches_less_often_for_cycles(capsys: pytest.CaptureFixture[str]) -> N
         assert gc.get_threshold()[:2] == (10_000, 5)  # Python 3.14 has no third
     finally:
         gc.set_threshold(*before)
+
+
+def test_a_python_without_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program also runs where the garbage collector has no such thresholds, as that of PyPy."""
+    monkeypatch.delattr(gc, "set_threshold")
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0

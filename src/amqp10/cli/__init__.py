@@ -26,5 +26,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(2)
     # Messages are many objects without cycles: in the demo the default thresholds took an eighth of the CPU. A library
     # must leave them to the program, but this process is ours.
-    gc.set_threshold(*_SEARCHES)
+    if hasattr(gc, "set_threshold"):  # PyPy has none
+        gc.set_threshold(*_SEARCHES)
     sys.exit(run(arguments))
