@@ -7,7 +7,6 @@ import anyio.lowlevel
 import pytest
 
 from amqp10 import (
-    Connection,
     ConnectionLost,
     LinkDetached,
     LocalProtocolError,
@@ -21,7 +20,7 @@ from amqp10.testing import Detach, Disposition, Flow, Transfer
 from amqp10.types import Symbol, as_composite
 
 from ...kit.client.cancelling import CancelAt, at_each_checkpoint
-from ...kit.client.coordinating import answer, broker_and_connection, coordinate
+from ...kit.client.coordinating import answer, broker_and_connection, connected, coordinate
 from ...kit.client.memory_peer import MemoryPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("transactions")]
@@ -169,122 +168,110 @@ async def test_many_transactions_share_the_coordinator_link() -> None:
 @pytest.mark.in_memory
 async def test_no_coordinator(memory_peer: MemoryPeer) -> None:
     """A peer without transactions says so when the first one is declared."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await memory_peer.accept_connection()
-            await memory_peer.accept_session()
-            link = await memory_peer.accept_link(target=None)
-            error = Error(Symbol("amqp:not-implemented"), "no transactions here")
-            await memory_peer.send(Detach(handle=link.handle, closed=True, error=error))
-            await memory_peer.expect(Detach)
-            await memory_peer.accept_close()
+    async def serve() -> None:
+        await memory_peer.accept_connection()
+        await memory_peer.accept_session()
+        link = await memory_peer.accept_link(target=None)
+        error = Error(Symbol("amqp:not-implemented"), "no transactions here")
+        await memory_peer.send(Detach(handle=link.handle, closed=True, error=error))
+        await memory_peer.expect(Detach)
+        await memory_peer.accept_close()
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url) as connection:
-            with pytest.raises(LinkDetached, match="no transactions here"):
-                async with connection.transaction():
-                    pass
+    async with connected(memory_peer, serve) as connection:
+        with pytest.raises(LinkDetached, match="no transactions here"):
+            async with connection.transaction():
+                pass
 
 
 @pytest.mark.in_memory
 async def test_declare_refused(memory_peer: MemoryPeer) -> None:
     """A coordinator that declares none gives its reason."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await coordinate(memory_peer)
-            await answer(memory_peer, 0, Declare, Rejected(Error(Symbol("amqp:transaction:timeout"), "too many")))
-            await memory_peer.accept_close()
+    async def serve() -> None:
+        await coordinate(memory_peer)
+        await answer(memory_peer, 0, Declare, Rejected(Error(Symbol("amqp:transaction:timeout"), "too many")))
+        await memory_peer.accept_close()
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url) as connection:
-            with pytest.raises(TransactionError, match="too many") as caught:
-                async with connection.transaction():
-                    pass
-            assert caught.value.condition == "amqp:transaction:timeout"
+    async with connected(memory_peer, serve) as connection:
+        with pytest.raises(TransactionError, match="too many") as caught:
+            async with connection.transaction():
+                pass
+        assert caught.value.condition == "amqp:transaction:timeout"
 
 
 @pytest.mark.in_memory
 async def test_commit_refused(memory_peer: MemoryPeer) -> None:
     """A commit that the coordinator refuses is a rollback, with its reason."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await coordinate(memory_peer)
-            await answer(memory_peer, 0, Declare, Declared(b"t"))
-            await answer(memory_peer, 1, Discharge, Rejected(Error(Symbol("amqp:transaction:rollback"), "conflict")))
-            await memory_peer.accept_close()
+    async def serve() -> None:
+        await coordinate(memory_peer)
+        await answer(memory_peer, 0, Declare, Declared(b"t"))
+        await answer(memory_peer, 1, Discharge, Rejected(Error(Symbol("amqp:transaction:rollback"), "conflict")))
+        await memory_peer.accept_close()
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url) as connection:
-            with pytest.raises(TransactionRolledBack, match="conflict"):
-                async with connection.transaction() as transaction:
-                    assert transaction.id == b"t"
+    async with connected(memory_peer, serve) as connection:
+        with pytest.raises(TransactionRolledBack, match="conflict"):
+            async with connection.transaction() as transaction:
+                assert transaction.id == b"t"
 
 
 @pytest.mark.in_memory
 async def test_in_doubt(memory_peer: MemoryPeer) -> None:
     """A connection that dies with the answer to a commit leaves it in doubt."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await coordinate(memory_peer)
-            await answer(memory_peer, 0, Declare, Declared(b"t"))
-            await memory_peer.expect(Transfer)
-            await memory_peer.drop()
+    async def serve() -> None:
+        await coordinate(memory_peer)
+        await answer(memory_peer, 0, Declare, Declared(b"t"))
+        await memory_peer.expect(Transfer)
+        await memory_peer.drop()
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url, close_timeout=0.1) as connection:
-            with pytest.raises(TransactionInDoubt) as caught:
-                async with connection.transaction() as transaction:
-                    pass
-            assert transaction.state == "in-doubt"
-            assert isinstance(caught.value.__cause__, ConnectionLost)
+    async with connected(memory_peer, serve, close_timeout=0.1) as connection:
+        with pytest.raises(TransactionInDoubt) as caught:
+            async with connection.transaction() as transaction:
+                pass
+        assert transaction.state == "in-doubt"
+        assert isinstance(caught.value.__cause__, ConnectionLost)
 
 
 @pytest.mark.in_memory
 async def test_lost_before_the_commit(memory_peer: MemoryPeer) -> None:
     """A connection that dies while there is work is a rollback, not a doubt."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await coordinate(memory_peer)
-            await answer(memory_peer, 0, Declare, Declared(b"t"))
-            await memory_peer.drop()
+    async def serve() -> None:
+        await coordinate(memory_peer)
+        await answer(memory_peer, 0, Declare, Declared(b"t"))
+        await memory_peer.drop()
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url, close_timeout=0.1) as connection:
-            with pytest.raises(TransactionRolledBack):
-                async with connection.transaction():
-                    await connection._core.until(lambda: connection._core.over)
+    async with connected(memory_peer, serve, close_timeout=0.1) as connection:
+        with pytest.raises(TransactionRolledBack):
+            async with connection.transaction():
+                await connection._core.until(lambda: connection._core.over)
 
 
 @pytest.mark.in_memory
 async def test_a_message_that_is_not_accepted(memory_peer: MemoryPeer) -> None:
     """A submitted message that is rejected rolls the transaction back: a commit is of everything or nothing."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await memory_peer.accept_connection()
-            await memory_peer.accept_session()
-            await memory_peer.accept_link(credit=10)
-            await memory_peer.accept_link(credit=10, handle=1)
-            await answer(memory_peer, 0, Declare, Declared(b"t"))
-            transfer = await memory_peer.expect(Transfer, handle=0)
-            assert transfer.state == TransactionalState(b"t")
-            refused = TransactionalState(b"t", Rejected(Error(Symbol("test:no"), "not this")))
-            await memory_peer.send(Disposition(role=True, first=1, settled=True, state=refused))
-            discharge = await memory_peer.expect_any(Transfer, skip=Flow)
-            assert isinstance(discharge, Transfer)
-            assert as_composite(Message.decode(memory_peer.payload).body) == Discharge(b"t", True)
-            await memory_peer.drop()
+    async def serve() -> None:
+        await memory_peer.accept_connection()
+        await memory_peer.accept_session()
+        await memory_peer.accept_link(credit=10)
+        await memory_peer.accept_link(credit=10, handle=1)
+        await answer(memory_peer, 0, Declare, Declared(b"t"))
+        transfer = await memory_peer.expect(Transfer, handle=0)
+        assert transfer.state == TransactionalState(b"t")
+        refused = TransactionalState(b"t", Rejected(Error(Symbol("test:no"), "not this")))
+        await memory_peer.send(Disposition(role=True, first=1, settled=True, state=refused))
+        discharge = await memory_peer.expect_any(Transfer, skip=Flow)
+        assert isinstance(discharge, Transfer)
+        assert as_composite(Message.decode(memory_peer.payload).body) == Discharge(b"t", True)
+        await memory_peer.drop()
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url, close_timeout=0.3) as connection:
-            with pytest.raises(TransactionRolledBack, match="not this"):
-                async with connection.sender("q") as sender, connection.transaction() as transaction:
-                    await sender.submit("x", transaction=transaction)
+    async with connected(memory_peer, serve, close_timeout=0.3) as connection:
+        with pytest.raises(TransactionRolledBack, match="not this"):
+            async with connection.sender("q") as sender, connection.transaction() as transaction:
+                await sender.submit("x", transaction=transaction)
 
 
 async def test_cancelled_at_each_checkpoint() -> None:

@@ -37,7 +37,7 @@ from amqp10.testing import Detach, End, ScriptedPeer, Transfer
 from amqp10.types import Symbol, as_composite
 
 from ...kit.client.cancelling import CancelAt, at_each_checkpoint
-from ...kit.client.coordinating import answer, broker_and_connection, coordinate
+from ...kit.client.coordinating import answer, broker_and_connection, connected, coordinate
 from ...kit.client.memory_peer import MemoryPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("transactions")]
@@ -61,18 +61,16 @@ async def end(peer: ScriptedPeer, how: str, condition: str | None = None) -> Non
 @pytest.mark.in_memory
 async def test_declaring(memory_peer: MemoryPeer, how: str, cause: type[Exception]) -> None:
     """A task that waits for the answer to a declare gets the cause."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await coordinate(memory_peer)
-            await memory_peer.expect(Transfer)
-            await end(memory_peer, how)
+    async def serve() -> None:
+        await coordinate(memory_peer)
+        await memory_peer.expect(Transfer)
+        await end(memory_peer, how)
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url, close_timeout=0.2) as connection:
-            with pytest.raises(cause):
-                async with connection.transaction():
-                    pytest.fail("it was not declared")
+    async with connected(memory_peer, serve, close_timeout=0.2) as connection:
+        with pytest.raises(cause):
+            async with connection.transaction():
+                pytest.fail("it was not declared")
 
 
 @pytest.mark.parametrize(
@@ -81,20 +79,18 @@ async def test_declaring(memory_peer: MemoryPeer, how: str, cause: type[Exceptio
 @pytest.mark.in_memory
 async def test_working(memory_peer: MemoryPeer, how: str, cause: type[Exception]) -> None:
     """An end before the commit was asked for is a rollback, and no doubt."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await coordinate(memory_peer)
-            await answer(memory_peer, 0, Declare, Declared(b"t"))
-            await end(memory_peer, how)
+    async def serve() -> None:
+        await coordinate(memory_peer)
+        await answer(memory_peer, 0, Declare, Declared(b"t"))
+        await end(memory_peer, how)
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url, close_timeout=0.2) as connection:
-            with pytest.raises(TransactionRolledBack) as caught:
-                async with connection.transaction() as transaction:
-                    await transaction._core._coordinator._core.until(lambda: transaction._core._coordinator._core.over)
-            assert isinstance(caught.value.__cause__, cause)
-            assert transaction.state == "rolled-back"
+    async with connected(memory_peer, serve, close_timeout=0.2) as connection:
+        with pytest.raises(TransactionRolledBack) as caught:
+            async with connection.transaction() as transaction:
+                await transaction._core._coordinator._core.until(lambda: transaction._core._coordinator._core.over)
+        assert isinstance(caught.value.__cause__, cause)
+        assert transaction.state == "rolled-back"
 
 
 @pytest.mark.parametrize(
@@ -103,41 +99,37 @@ async def test_working(memory_peer: MemoryPeer, how: str, cause: type[Exception]
 @pytest.mark.in_memory
 async def test_committing(memory_peer: MemoryPeer, how: str, cause: type[Exception]) -> None:
     """An end instead of the answer to the commit leaves it in doubt."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await coordinate(memory_peer)
-            await answer(memory_peer, 0, Declare, Declared(b"t"))
-            await memory_peer.expect(Transfer)
-            await end(memory_peer, how)
+    async def serve() -> None:
+        await coordinate(memory_peer)
+        await answer(memory_peer, 0, Declare, Declared(b"t"))
+        await memory_peer.expect(Transfer)
+        await end(memory_peer, how)
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url, close_timeout=0.2) as connection:
-            with pytest.raises(TransactionInDoubt) as caught:
-                async with connection.transaction() as transaction:
-                    pass
-            assert isinstance(caught.value.__cause__, cause)
-            assert transaction.state == "in-doubt"
+    async with connected(memory_peer, serve, close_timeout=0.2) as connection:
+        with pytest.raises(TransactionInDoubt) as caught:
+            async with connection.transaction() as transaction:
+                pass
+        assert isinstance(caught.value.__cause__, cause)
+        assert transaction.state == "in-doubt"
 
 
 @pytest.mark.spec("4.3", "a coordinator that cannot reject a discharge detaches with the transaction-error")
 @pytest.mark.in_memory
 async def test_refused_by_detach(memory_peer: MemoryPeer) -> None:
     """That is an answer: it was rolled back."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await coordinate(memory_peer)
-            await answer(memory_peer, 0, Declare, Declared(b"t"))
-            await memory_peer.expect(Transfer)
-            await end(memory_peer, "link", "amqp:transaction:timeout")
+    async def serve() -> None:
+        await coordinate(memory_peer)
+        await answer(memory_peer, 0, Declare, Declared(b"t"))
+        await memory_peer.expect(Transfer)
+        await end(memory_peer, "link", "amqp:transaction:timeout")
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url, close_timeout=0.2) as connection:
-            with pytest.raises(TransactionRolledBack, match="because") as caught:
-                async with connection.transaction():
-                    pass
-            assert caught.value.condition == "amqp:transaction:timeout"
+    async with connected(memory_peer, serve, close_timeout=0.2) as connection:
+        with pytest.raises(TransactionRolledBack, match="because") as caught:
+            async with connection.transaction():
+                pass
+        assert caught.value.condition == "amqp:transaction:timeout"
 
 
 @pytest.mark.in_memory
@@ -172,45 +164,37 @@ async def test_cancelled_commit_without_an_answer(memory_peer: MemoryPeer) -> No
 @pytest.mark.in_memory
 async def test_rollback_without_an_answer(memory_peer: MemoryPeer) -> None:
     """A rollback takes `close_timeout` at most, and raises nothing."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await coordinate(memory_peer)
-            await answer(memory_peer, 0, Declare, Declared(b"t"))
-            await memory_peer.expect(Transfer)
-            assert as_composite(Message.decode(memory_peer.payload).body) == Discharge(b"t", True)
-            await anyio.sleep_forever()
+    async def serve() -> None:
+        await coordinate(memory_peer)
+        await answer(memory_peer, 0, Declare, Declared(b"t"))
+        await memory_peer.expect(Transfer)
+        assert as_composite(Message.decode(memory_peer.payload).body) == Discharge(b"t", True)
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url, close_timeout=0.1) as connection:
-            with anyio.fail_after(60):
-                async with connection.transaction() as transaction:
-                    await transaction.rollback()
-            assert transaction.state == "rolled-back"
-        tasks.cancel_scope.cancel()
+    async with connected(memory_peer, serve, close_timeout=0.1) as connection:
+        with anyio.fail_after(60):
+            async with connection.transaction() as transaction:
+                await transaction.rollback()
+        assert transaction.state == "rolled-back"
 
 
 @pytest.mark.in_memory
 async def test_one_session_only(memory_peer: MemoryPeer) -> None:
     """Where the coordinator does not say that it spans sessions, a link of another one is refused here."""
-    async with anyio.create_task_group() as tasks:
 
-        async def serve() -> None:
-            await memory_peer.accept_connection()
-            await memory_peer.accept_session()
-            await memory_peer.accept_link(credit=10, target=Coordinator(("amqp:local-transactions",)))
-            await answer(memory_peer, 0, Declare, Declared(b"t"))
-            await memory_peer.accept_session()
-            await memory_peer.accept_link(credit=10)
-            await anyio.sleep_forever()
+    async def serve() -> None:
+        await memory_peer.accept_connection()
+        await memory_peer.accept_session()
+        await memory_peer.accept_link(credit=10, target=Coordinator(("amqp:local-transactions",)))
+        await answer(memory_peer, 0, Declare, Declared(b"t"))
+        await memory_peer.accept_session()
+        await memory_peer.accept_link(credit=10)
 
-        tasks.start_soon(serve)
-        async with Connection(memory_peer.url, close_timeout=0.1) as connection:
-            with pytest.raises(LocalProtocolError, match="different sessions"):
-                async with connection.transaction() as transaction, connection.session() as session:
-                    async with session.sender("q") as sender:
-                        await sender.send("x", transaction=transaction)
-        tasks.cancel_scope.cancel()
+    async with connected(memory_peer, serve, close_timeout=0.1) as connection:
+        with pytest.raises(LocalProtocolError, match="different sessions"):
+            async with connection.transaction() as transaction, connection.session() as session:
+                async with session.sender("q") as sender:
+                    await sender.send("x", transaction=transaction)
 
 
 @pytest.mark.spec("4.4.1", "every frame of a message names the transaction")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
-from amqp10 import (
-    Connection,
-    Message,
-)
+import anyio
+
+from amqp10 import Connection, Message
 from amqp10.broker import Broker
+from amqp10.client import ConnectionSettings
 from amqp10.engine import DeliveriesReceived, LinkAttached
 from amqp10.messaging import (
     ACCEPTED,
@@ -21,6 +21,7 @@ from amqp10.messaging import (
 from amqp10.testing import Attach, Disposition, ScriptedPeer, Transfer
 from amqp10.types import as_composite
 
+from .memory_peer import MemoryPeer
 from .peer import Peer
 
 
@@ -28,6 +29,17 @@ from .peer import Peer
 async def broker_and_connection(**settings: int) -> AsyncIterator[tuple[Broker, Connection]]:
     async with Broker(**settings) as broker, broker.connect() as connection:  # type: ignore[arg-type]
         yield broker, connection
+
+
+@asynccontextmanager
+async def connected(
+    peer: MemoryPeer, serve: Callable[[], Coroutine[Any, Any, None]], **settings: Unpack[ConnectionSettings]
+) -> AsyncIterator[Connection]:
+    """Connect to a peer that does all that `serve` says, and then is silent."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        async with Connection(peer.url, **settings) as connection:
+            yield connection
 
 
 async def coordinate(peer: ScriptedPeer) -> None:
