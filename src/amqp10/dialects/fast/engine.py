@@ -12,13 +12,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from ..._machine import Machine
 from ...engine import (
     ConnectionEnded,
     ConnectionTerms,
     CreditChanged,
     Dispatcher,
-    Event,
     Handlers,
     OutcomesReceived,
     OutgoingDelivery,
@@ -27,7 +25,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, ConnectionClosed, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
-from .._kit.timers import TimedEngine
+from .._kit.engine import EngineBase
 from .codes import BAD_CONTENTS, OK, BadContents, code_of, error_of
 from .states import CONNECTION, OPEN, ConnectionState, Step
 from .wire.command_table import Command
@@ -66,7 +64,7 @@ class OpenSession(Protocol):
     def over(self, cause: AmqpError | None) -> None: ...
 
 
-class FastEngine(Dispatcher, TimedEngine, Machine[ConnectionState]):
+class FastEngine(Dispatcher, EngineBase[ConnectionState]):
     """One end of an AMQP/Fast connection, see `Engine`; `ClientEngine` and `ServerEngine` are the two.
 
     Attributes:
@@ -76,32 +74,28 @@ class FastEngine(Dispatcher, TimedEngine, Machine[ConnectionState]):
         close_sent: this side has sent its connection-close.
     """
 
-    noun = "connection"
     transitions: ClassVar[dict[tuple[ConnectionState, Step], ConnectionState]] = CONNECTION
+    opened: bool
+    over: bool
+    output_size: int
     handlers: ClassVar[Handlers] = {
         ConnectionPing: "_receive_ping",
         ConnectionClose: "_receive_close",
     }
 
     def __init__(self, role: Role, terms: ConnectionTerms) -> None:
-        self.role = role
-        self.terms = terms
-        self.remote: ConnectionTerms | None = None
-        self.identity: str | None = None
-        self.capabilities = CAPABILITIES
-        self.opened: bool = False
-        self.output_size: int = 0
+        super().__init__(role, terms, CAPABILITIES)
         self.reader: CommandReader = CommandReader()
         self.frame_max: int = PRE_TUNE_MAX
         self.heartbeat: int = 0
         self.close_sent: bool = False
         self.state = ConnectionState.IDLE
         self._output: list[bytes] = []
-        self._events: list[Event] = []
         self._owing: dict[Flushed, None] = {}  # their `flush` is called before the next output
 
     def entered(self, state: ConnectionState) -> None:
         self.opened = state is ConnectionState.OPENED
+        self.over = state is ConnectionState.OVER
         self.close_sent = self.close_sent or state is ConnectionState.CLOSING
 
     # Bytes in
@@ -154,23 +148,9 @@ class FastEngine(Dispatcher, TimedEngine, Machine[ConnectionState]):
             )
 
     def receive_eof(self) -> None:
-        if self.over:
-            return
-        if self.close_sent:
-            self.end(None)
-        elif self.state in OPEN:
-            self.end(ConnectionLost("the peer ended the transport without closing the connection"))
-        else:
-            self.end(ConnectionLost(f"the peer ended the transport while this side waited for {self.state.value}"))
-
-    @property
-    def over(self) -> bool:
-        return self.state is ConnectionState.OVER
+        self._transport_ended(self.close_sent, None if self.state in OPEN else self.state.value)
 
     # Events out, bytes out
-
-    def emit(self, event: Event) -> None:
-        self._events.append(event)
 
     def report_outcome(self, link: SenderLink, delivery: OutgoingDelivery) -> None:
         """Emit that an outcome came; successive outcomes of one link share one event."""
@@ -185,10 +165,6 @@ class FastEngine(Dispatcher, TimedEngine, Machine[ConnectionState]):
         event = CreditChanged(link)
         if event not in self._events:
             self._events.append(event)
-
-    def events(self) -> list[Event]:
-        events, self._events = self._events, []
-        return events
 
     def write(self, command: Command, content: bytes = b"") -> None:
         """Queue a command.
@@ -275,7 +251,7 @@ class FastEngine(Dispatcher, TimedEngine, Machine[ConnectionState]):
         if self.over or self.close_sent:
             return
         if not self.opened:
-            self.end(None)  # nothing was opened, so there is nothing to close
+            self.finish(None)  # nothing was opened, so there is nothing to close
             return
         self.flush()
         self._send_close(error)
@@ -289,12 +265,12 @@ class FastEngine(Dispatcher, TimedEngine, Machine[ConnectionState]):
 
     def _receive_close(self, command: ConnectionClose, content: bytes) -> None:
         if self.close_sent:
-            self.end(None)
+            self.finish(None)
             return
         cause = self._cause(command.reply_code, command.reply_text)
         if self.may(Step.SEND_CLOSE):
             self._send_close(None)
-        self.end(cause)
+        self.finish(cause)
 
     def _cause(self, code: int, text: str) -> AmqpError | None:
         """Return the exception for a close of the peer with this code and text."""
@@ -313,10 +289,9 @@ class FastEngine(Dispatcher, TimedEngine, Machine[ConnectionState]):
             self._send_close(reason if reason is not None else Error(condition, str(error)), code)
         if isinstance(error, BadContents):
             error = RemoteProtocolError(str(error), error.condition)  # reply codes are between the two peers
-        self.end(error)
+        self.finish(error)
 
-    def end(self, error: AmqpError | None) -> None:
-        """End the connection and its sessions; `error` is the cause, None for an orderly end."""
+    def finish(self, error: AmqpError | None) -> None:
         if self.over:
             return
         self.advance(Step.END)

@@ -9,10 +9,8 @@ The peer's faults are caught here, in one place: an error that the layers below 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from ..._machine import Machine
 from ...engine import (
     ConnectionEnded,
     ConnectionTerms,
@@ -31,8 +29,8 @@ from ...errors import (
     RemoteProtocolError,
 )
 from ...messaging import Error
+from .._kit.engine import EngineBase
 from .._kit.partial import NO_ROOM, largest_in_part
-from .._kit.timers import TimedEngine
 from .capabilities import CAPABILITIES
 from .codes import close_code, close_condition
 from .login import ClientLogin, ServerLogin
@@ -63,11 +61,13 @@ if TYPE_CHECKING:
 _TELLING = frozenset({ConnectionState.OPENING, ConnectionState.OPEN_RCVD, ConnectionState.OPEN})
 
 
-class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
+class V010Engine(Dispatcher, EngineBase[ConnectionState]):
     """One end of an AMQP 0-10 connection, see `Engine`; `ClientEngine` and `ServerEngine` are the two."""
 
-    noun = "connection"
     transitions: ClassVar[dict[tuple[ConnectionState, Step], ConnectionState]] = CONNECTION
+    opened: bool
+    over: bool
+    output_size: int
     login: ClientLogin | ServerLogin
     handlers: ClassVar[Handlers] = {
         ConnectionHeartbeat: "_receive_heartbeat",
@@ -76,24 +76,16 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
     }
 
     def __init__(self, role: Role, terms: ConnectionTerms) -> None:
-        self.role = role
-        self.terms: ConnectionTerms = terms
-        self.remote: ConnectionTerms | None = None
-        self.identity: str | None = None
-        self.capabilities = CAPABILITIES
-        self.opened: bool = False
-        self.output_size: int = 0
+        super().__init__(role, terms, CAPABILITIES)
         self.max_payload: int = MIN_MAX_FRAME_SIZE - HEAD_SIZE
         self.output: list[bytes | bytearray] = []
         self.sessions: dict[int, EngineSession] = {}
         self.state = ConnectionState.IDLE
         self._reader = FrameReader(max_size=largest_in_part(terms.max_message_size))
         self._reader.most_in_part = MAX_EARLY
-        self._events: list[Event] = []
         self._pending_events = 0
         self._dirty: dict[EngineSession, None] = {}
         self._gathered: dict[EngineSession, None] = {}  # sessions that have something to tell
-        self._open_asked = False
 
     def take_messages_of(self, size: int) -> None:
         """Put together messages of up to `size` octets, if smaller ones were the limit."""
@@ -108,26 +100,13 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
         if self.role is Role.CLIENT:
             self.write(PROTOCOL_HEADER)
 
-    def open(self, terms: ConnectionTerms | None = None) -> None:
-        if self._open_asked:
-            raise LocalProtocolError("the connection was opened already")
-        if self.state is ConnectionState.OVER:
-            return  # the connection ended meanwhile: `ConnectionEnded` is among the same events
-        if terms is not None:
-            self.terms = terms
-        self._open_asked = True
-        self._open_if_asked()
-
     def refuse(self, error: Error, terms: ConnectionTerms | None = None) -> None:
         """Close the connection in place of open-ok; see `Engine.refuse`."""
         self.close(error)
 
-    @abstractmethod
-    def _open_if_asked(self) -> None:
-        """Open the connection, or answer the peer that opened it, if the owner has asked for that and it is time."""
-
     def entered(self, state: ConnectionState) -> None:
         self.opened = state is ConnectionState.OPEN
+        self.over = state is ConnectionState.OVER
 
     def _use_agreed_limits(self) -> None:
         """Send and take frames of the size that was agreed, now that the connection is open."""
@@ -138,7 +117,7 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
     # Bytes in
 
     def receive_data(self, data: bytes) -> None:
-        if self.state is ConnectionState.OVER:
+        if self.over:
             return
         self._reader.feed(data)
         try:
@@ -158,7 +137,7 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
             if header is None:
                 return
             self._receive_header(bytes(header))
-        while self.state is not ConnectionState.OVER and (assembly := reader.next()) is not None:
+        while not self.over and (assembly := reader.next()) is not None:
             if assembly.kind == CONTROL and assembly.front[:1] == b"\1":
                 self._receive_control(decode_control(assembly.front))
             elif self.state is ConnectionState.OPEN:
@@ -174,7 +153,7 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
         if header != PROTOCOL_HEADER:
             if self.role is Role.SERVER:
                 self.write(PROTOCOL_HEADER)
-            self._end(foreign_header(header))
+            self.finish(foreign_header(header))
             return
         self.advance(Step.RECEIVE_HEADER)
         self._begin_opening()
@@ -200,20 +179,13 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
     def _receive_close_ok(self, control: ConnectionCloseOk) -> None:
         if self.state is not ConnectionState.CLOSING:
             raise out_of_order(control)
-        self._end(None)
+        self.finish(None)
 
     def _receive_stray(self, assembly: Assembly) -> None:
         """Receive input on a channel without a session: it comes late."""
 
     def receive_eof(self) -> None:
-        if self.state is ConnectionState.OVER:
-            return
-        if self.state is ConnectionState.CLOSING:
-            self._end(None)
-        elif self.state is ConnectionState.OPEN:
-            self._end(ConnectionLost("the peer ended the transport without closing the connection"))
-        else:
-            self._end(ConnectionLost(f"the peer ended the transport while this side waited for {self.state.value}"))
+        self._transport_ended(self.state is ConnectionState.CLOSING, None if self.opened else self.state.value)
 
     # Events out, bytes out
 
@@ -277,7 +249,7 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
     # Time
 
     def tick(self, now: float) -> float | None:
-        if self.state is ConnectionState.OVER:
+        if self.over:
             return None
         heartbeat = self.login.heartbeat
         limit = 2.0 * heartbeat or None if self.opened else self.terms.idle_timeout
@@ -295,7 +267,7 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
         if self.state in (ConnectionState.OVER, ConnectionState.CLOSING):
             return
         if not self.may(Step.SEND_CLOSE):
-            self._end(None)  # nothing was opened, so there is nothing to close
+            self.finish(None)  # nothing was opened, so there is nothing to close
             return
         self._leave_sessions()
         self.flush()
@@ -315,10 +287,10 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
         self.write_control(ConnectionCloseOk())
         condition = close_condition(close.reply_code)
         if self.state is ConnectionState.CLOSING:
-            self._end(None)
+            self.finish(None)
         else:
             info = {"reply-code": close.reply_code} if condition is not None else {}
-            self._end(self._cause_of(ConnectionClosed(condition, close.reply_text or None, info)))
+            self.finish(self._cause_of(ConnectionClosed(condition, close.reply_text or None, info)))
 
     def _cause_of(self, closed: ConnectionClosed) -> AmqpError:
         """Return the error for a close of the peer."""
@@ -326,16 +298,16 @@ class V010Engine(Dispatcher, TimedEngine, Machine[ConnectionState]):
 
     def fail(self, error: AmqpError) -> None:
         """End the connection because of `error`; tell the peer why, unless the connection is lost or not yet 0-10."""
-        if self.state is ConnectionState.OVER:
+        if self.over:
             return
         # Only a peer that speaks 0-10 is told. A silent peer might read the close late, and end sessions to be resumed.
         if self.state in _TELLING and not isinstance(error, ConnectionLost):
             condition = getattr(error, "condition", None) or "amqp:connection:forced"
             self._write_close(Error(condition, str(error)))
-        self._end(error)
+        self.finish(error)
 
-    def _end(self, error: AmqpError | None) -> None:
-        if self.state is ConnectionState.OVER:
+    def finish(self, error: AmqpError | None) -> None:
+        if self.over:
             return
         self.advance(Step.END)
         self._dirty.clear()

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from ..._machine import Machine
 from ...engine import (
     OTHER_PROTOCOLS,
     ConnectionEnded,
@@ -28,7 +27,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, ConnectionLost, DecodeError, EncodeError, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
-from .._kit.timers import TimedEngine
+from .._kit.engine import EngineBase
 from .codes import NO_FRAME, Fault, code_of, text_of, text_of_fault, unknown_method
 from .message.from_basic import FromBasic
 from .states import CONNECTION, ConnectionState, Step
@@ -56,7 +55,7 @@ PEER_ERRORS = (AmqpError, *MALFORMED)
 _BEFORE = frozenset({ConnectionState.IDLE, ConnectionState.HEADER})
 
 
-class V09Engine(TimedEngine, Machine[ConnectionState]):
+class V09Engine(EngineBase[ConnectionState]):
     """One end of a connection (see `Engine` for the contract).
 
     Args:
@@ -65,20 +64,16 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
         terms: what this side announces.
     """
 
-    noun = "connection"
     transitions: ClassVar[dict[tuple[ConnectionState, Step], ConnectionState]] = CONNECTION
+    opened: bool
+    over: bool
+    output_size: int
 
     connection: Connection
 
     def __init__(self, variant: Variant, role: Role, terms: ConnectionTerms, capabilities: frozenset[str]) -> None:
+        super().__init__(role, terms, capabilities)
         self.variant = variant
-        self.role = role
-        self.terms: ConnectionTerms = terms
-        self.remote: ConnectionTerms | None = None
-        self.identity: str | None = None
-        self.capabilities = capabilities
-        self.opened: bool = False
-        self.output_size: int = 0
         self.reading: bool = True
         self.channels: dict[int, Channel] = {}
         self.incoming: FromBasic = FromBasic(variant.tables)
@@ -89,7 +84,6 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
         self.max_payload: int = FRAME_MIN_SIZE - variant.framing.overhead  # the largest payload that the peer takes
         self.output: list[bytes] = []
         self.event_batch: int = 0  # how often `events` was called: outcomes are merged between two calls
-        self._events: list[Event] = []
         self._later: deque[Callable[[], None]] = deque()
         self._owing: list[Flushed] = []
         self._reader = FrameReader(variant.framing, FIRST_FRAMES - variant.framing.overhead)
@@ -111,20 +105,13 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
 
     def entered(self, state: ConnectionState) -> None:
         self.opened = state is ConnectionState.OPENED
+        self.over = state is ConnectionState.OVER
         self.tuned = self.tuned or state is ConnectionState.TUNED
         self.closing = self.closing or state is ConnectionState.CLOSING
 
-    @property
-    def over(self) -> bool:
-        """Return whether nothing more is read."""
-        return self.state is ConnectionState.OVER
-
-    def open(self, terms: ConnectionTerms | None = None) -> None:
-        if self.over:
-            return
-        if terms is not None:
-            self.terms = terms
-        self.connection.open()
+    def open_if_asked(self) -> None:
+        if self._open_asked:
+            self.connection.open()
 
     def refuse(self, error: Error, terms: ConnectionTerms | None = None) -> None:
         """See `Engine.refuse`: in place of open-ok."""
@@ -239,14 +226,9 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
             self.connection.receive(method)
 
     def receive_eof(self) -> None:
-        if not self.over:
-            lost = ConnectionLost("the peer ended the transport without closing the connection")
-            self.finish(None if self.closing else lost)
+        self._transport_ended(self.closing, None)
 
     # Events out, bytes out
-
-    def emit(self, event: Event) -> None:
-        self._events.append(event)
 
     def later(self, action: Callable[[], None]) -> None:
         """Call `action` when the owner has acted on all events so far, before it gets the next ones."""
@@ -376,7 +358,6 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
         self.finish(error.plain() if isinstance(error, Fault) else error)
 
     def finish(self, error: AmqpError | None) -> None:
-        """End the connection, and everything on it."""
         if self.over:
             return
         self.advance(Step.END)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
-from ..._machine import Machine
-from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Event, Role, SessionTerms, foreign_header
+from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Role, SessionTerms, foreign_header
 from ...errors import (
     AmqpError,
     AuthenticationFailed,
@@ -25,7 +24,7 @@ from ...errors import (
 from ...messaging import Error
 from ...messaging.payloads import LARGE
 from ...types import encode
-from .._kit.timers import TimedEngine
+from .._kit.engine import EngineBase
 from .connection import ConnectionEndpoint
 from .link import MIN_MAX_FRAME_SIZE
 from .sasl_layer import ClientSasl, ServerSasl
@@ -76,7 +75,7 @@ MAX_FIRST_FRAME = 16_384
 MIN_PAUSE = 0.005
 
 
-class V1Engine(TimedEngine, Machine[TransportState]):
+class V1Engine(EngineBase[TransportState]):
     """One end of an AMQP 1.0 connection (see `Engine` for the contract).
 
     Args:
@@ -88,6 +87,9 @@ class V1Engine(TimedEngine, Machine[TransportState]):
 
     noun = "transport"
     transitions: ClassVar[dict[tuple[TransportState, Step], TransportState]] = TRANSPORT
+    identity: str | None
+    over: bool
+    output_size: int
     spare: int = 0
 
     def __init__(
@@ -98,13 +100,7 @@ class V1Engine(TimedEngine, Machine[TransportState]):
         *,
         bare_allowed: bool = True,
     ) -> None:
-        self.role = role
-        self.terms: ConnectionTerms = terms
-        self.remote: ConnectionTerms | None = None
-        self.identity: str | None = None
-        self.capabilities = CAPABILITIES
-        self.opened = False
-        self.output_size: int = 0
+        super().__init__(role, terms, CAPABILITIES)
         self.connection: ConnectionEndpoint = ConnectionEndpoint(self)
         self._sasl = sasl
         self._bare_allowed = bare_allowed
@@ -112,10 +108,8 @@ class V1Engine(TimedEngine, Machine[TransportState]):
         self._reader = FrameReader(reuses=True)
         self.output: list[bytes | memoryview] = []
         self._large_output = False  # something in it is not worth joining
-        self._events: list[Event] = []
         self._dirty: list[DispositionsCore] = []
         self._delayed: list[tuple[int, Composite]] = []  # answers to what the peer pipelined after an open
-        self._open_asked = False  # by the owner: no state, for it may be asked in any, before our header is sent
 
     # Opening
 
@@ -130,19 +124,12 @@ class V1Engine(TimedEngine, Machine[TransportState]):
         else:
             self.advance(Step.SEND_HEADER)
             self._send_header()
-            self._open_if_asked()
+            self.open_if_asked()
 
-    def open(self, terms: ConnectionTerms | None = None) -> None:
-        if self._open_asked:
-            raise LocalProtocolError("the connection was opened already")
-        if self.state is TransportState.OVER:
-            return  # it ended while the answer was on its way: `ConnectionEnded` is among the same events
-        if terms is not None:
-            self.terms = terms
-        self._open_asked = True
-        self._open_if_asked()
+    def entered(self, state: TransportState) -> None:
+        self.over = state is TransportState.OVER
 
-    def _open_if_asked(self) -> None:
+    def open_if_asked(self) -> None:
         """Send our open once our header is sent, without waiting for the peer's (§2.4.1, pipelined open)."""
         if self._open_asked and self.connection.may(Step.SEND_OPEN):
             self.connection.send_open(self.terms)
@@ -157,7 +144,7 @@ class V1Engine(TimedEngine, Machine[TransportState]):
     # Bytes in
 
     def receive_data(self, data: bytes) -> None:
-        if self.state is TransportState.OVER:
+        if self.over:
             return
         self._reader.feed(data)
         try:
@@ -219,7 +206,7 @@ class V1Engine(TimedEngine, Machine[TransportState]):
                 self._send_header()
             self._reader.max_frame_size = min(MAX_FIRST_FRAME, self.terms.max_frame_size)
             self.advance(Step.RECEIVE_HEADER)
-            self._open_if_asked()
+            self.open_if_asked()
         else:
             self._refuse_header(header)
 
@@ -231,9 +218,9 @@ class V1Engine(TimedEngine, Machine[TransportState]):
         if self.role is Role.SERVER and self.connection.may(Step.SEND_HEADER):
             self.write(SASL_HEADER if self._sasl is not None else AMQP_HEADER)
         if header == SASL_HEADER:
-            self._end(AuthenticationFailed("the peer asks for SASL, which this side does not do"))
+            self.finish(AuthenticationFailed("the peer asks for SASL, which this side does not do"))
         else:
-            self._end(foreign_header(header))
+            self.finish(foreign_header(header))
 
     def _receive_sasl(self, performative: Composite | None) -> None:
         layer = self._sasl
@@ -243,7 +230,7 @@ class V1Engine(TimedEngine, Machine[TransportState]):
         layer.receive(performative)
         self.write(layer.frames())
         if layer.error is not None:
-            self._end(layer.error)
+            self.finish(layer.error)
         elif layer.done:
             self.identity = layer.identity if self.role is Role.SERVER else None
             self._events.append(Authenticated(layer.mechanism or "", self.identity))
@@ -251,30 +238,13 @@ class V1Engine(TimedEngine, Machine[TransportState]):
             self.advance(Step.RECEIVE_OUTCOME if self.role is Role.CLIENT else Step.SEND_OUTCOME)
             if self.role is Role.CLIENT:
                 self._send_header()
-                self._open_if_asked()
+                self.open_if_asked()
 
     def receive_eof(self) -> None:
-        if self.state is TransportState.OVER:
-            return
-        if self.connection.close_sent:
-            self._end(None)
-        elif self.state is TransportState.FRAMES:
-            self._end(ConnectionLost("the peer ended the transport without closing the connection"))
-        else:
-            self._end(ConnectionLost(f"the peer ended the transport while this side waited for {self.state.value}"))
-
-    @property
-    def over(self) -> bool:
-        return self.state is TransportState.OVER
+        awaited = None if self.state is TransportState.FRAMES else self.state.value
+        self._transport_ended(self.connection.close_sent, awaited)
 
     # Events out, bytes out
-
-    def emit(self, event: Event) -> None:
-        self._events.append(event)
-
-    def events(self) -> list[Event]:
-        events, self._events = self._events, []
-        return events
 
     def write(self, data: bytes | memoryview) -> None:
         """Queue bytes, which must not be changed afterwards. Frames must be complete and not interleaved."""
@@ -355,7 +325,7 @@ class V1Engine(TimedEngine, Machine[TransportState]):
     # Time
 
     def tick(self, now: float) -> float | None:
-        if self.state is TransportState.OVER:
+        if self.over:
             return None
         theirs = self.remote.idle_timeout if self.remote is not None else None
         # Every quarter of their time a heartbeat goes out if nothing else did since the last look. So our silence lasts
@@ -375,33 +345,30 @@ class V1Engine(TimedEngine, Machine[TransportState]):
     # Closing
 
     def close(self, error: Error | None = None) -> None:
-        if self.state is TransportState.OVER or self.connection.close_sent:
+        if self.over or self.connection.close_sent:
             return
         if self.connection.may(Step.SEND_HEADER) or not self._open_asked:
             # Nothing was opened, so there is nothing to close: the transport's end says all (§2.4.3).
-            self._end(None)
+            self.finish(None)
             return
         self.connection.send_close(error)
 
     def fail(self, error: AmqpError, reason: Error | None = None) -> None:
         """End the connection, because the peer broke the protocol or is gone; tell it why if that may be said."""
-        if self.state is TransportState.OVER:
+        if self.over:
             return
         if reason is None:
             reason = Error(getattr(error, "condition", None) or "amqp:internal-error", str(error))
         self.connection.close_after_fault(reason)
-        self._end(error)
+        self.finish(error)
 
     def finish(self, error: AmqpError | None) -> None:
-        self._end(error)
-
-    def _end(self, error: AmqpError | None) -> None:
-        if self.state is TransportState.OVER:
+        if self.over:
             return
         self.advance(Step.LOSE_TRANSPORT)
         self._dirty.clear()
         self.connection.drop_all(error)
-        self._events.append(ConnectionEnded(error))
+        self.emit(ConnectionEnded(error))
 
 
 class CompleteEngine(V1Engine):

@@ -92,7 +92,6 @@ class ClientEngine(FastEngine):
         self._login = ClientLogin(mechanisms, terms.hostname, secure)
         self._sessions: dict[ClientSession, None] = {}
         self._unread = 0
-        self._open_asked = False
         self._server: ConnectionTune | None = None
 
     # Opening
@@ -116,15 +115,8 @@ class ClientEngine(FastEngine):
         elif len(front) == 8:
             raise foreign_header(front)
 
-    def open(self, terms: ConnectionTerms | None = None) -> None:
-        if self._open_asked:
-            raise LocalProtocolError("the connection was opened already")
-        if self.over:
-            return
-        if terms is not None:
-            self.terms = terms
-        self._open_asked = True
-        if self._server is not None:
+    def open_if_asked(self) -> None:
+        if self._open_asked and self._server is not None:
             self._send_open(self._server)
 
     def _receive_challenge(self, command: ConnectionChallenge, content: bytes) -> None:
@@ -146,8 +138,7 @@ class ClientEngine(FastEngine):
         self.emit(Authenticated(self._login.mechanism, None))
         self.advance(Step.RECEIVE_TUNE)
         self._server = command
-        if self._open_asked:
-            self._send_open(command)
+        self.open_if_asked()
 
     def _send_open(self, server: ConnectionTune) -> None:
         ours = self.terms
@@ -176,7 +167,7 @@ class ClientEngine(FastEngine):
         if self.state is not ConnectionState.OPEN_SENT or server is None or command.confirm_tag != OPEN_TAG:
             raise RemoteProtocolError("an unexpected connection-reply", "amqp:illegal-state")
         if not is_done(command.reply_code):
-            self.end(self._cause(command.reply_code, command.reply_text))
+            self.finish(self._cause(command.reply_code, command.reply_text))
             return
         names = read_names(server.options)
         self.remote = ConnectionTerms(

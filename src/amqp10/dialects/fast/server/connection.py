@@ -166,14 +166,11 @@ class ServerEngine(FastEngine):
         self._open_tag = command.confirm_tag
         self.advance(Step.RECEIVE_OPEN)
         self.emit(ConnectionOpened())
+        self.open_if_asked()
 
-    def open(self, terms: ConnectionTerms | None = None) -> None:
-        if self.opened:
-            raise LocalProtocolError("the connection was opened already")
-        if self.over:
+    def open_if_asked(self) -> None:
+        if not self._open_asked or self.state is not ConnectionState.OPEN_RCVD:
             return
-        if self.state is not ConnectionState.OPEN_RCVD:
-            raise LocalProtocolError("the client has not asked to open yet")
         self.advance(Step.SEND_REPLY)
         if self._open_tag:
             self.write(ConnectionReply(confirm_tag=self._open_tag, reply_code=OK, reply_text="OK"))

@@ -53,7 +53,7 @@ class ClientEngine(V010Engine):
         if isinstance(before, ClientEngine):
             self.orphaned_branches.inherit(before.orphaned_branches)
 
-    def _open_if_asked(self) -> None:
+    def open_if_asked(self) -> None:
         if self._open_asked and self.login.proved:
             self.login.open(self.terms)
 
@@ -66,7 +66,7 @@ class ClientEngine(V010Engine):
     def _receive_tune(self, control: ConnectionTune) -> None:
         self.login.tune(control)
         self.emit(Authenticated(self.login.mechanism, None))
-        self._open_if_asked()
+        self.open_if_asked()
 
     def _receive_open_ok(self, control: ConnectionOpenOk) -> None:
         login = self.login
@@ -88,7 +88,7 @@ class ClientEngine(V010Engine):
     def _receive_redirect(self, control: ConnectionRedirect) -> None:
         if not self.login.proved:
             raise out_of_order(control)
-        self._end(ConnectionClosed("amqp:connection:redirect", control.host, _redirect_info(control.host)))
+        self.finish(ConnectionClosed("amqp:connection:redirect", control.host, _redirect_info(control.host)))
 
     # Sessions
 

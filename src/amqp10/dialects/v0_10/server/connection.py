@@ -59,7 +59,7 @@ class ServerEngine(V010Engine):
         self.write(PROTOCOL_HEADER)
         self.login.offer()
 
-    def _open_if_asked(self) -> None:
+    def open_if_asked(self) -> None:
         if self._open_asked and self.state is ConnectionState.OPEN_RCVD:
             self.write_control(ConnectionOpenOk(known_hosts=[]))
             self.advance(Step.SEND_OPEN_OK)
@@ -85,7 +85,7 @@ class ServerEngine(V010Engine):
         self.max_payload = self.login.max_frame_size - HEAD_SIZE
         self.advance(Step.RECEIVE_OPEN)
         self.emit(ConnectionOpened())
-        self._open_if_asked()
+        self.open_if_asked()
 
     def _check_login(self) -> None:
         """Tell the owner when the client has proved who it is; end the connection if the login is refused."""
@@ -94,7 +94,7 @@ class ServerEngine(V010Engine):
             error = AuthenticationFailed(login.handshake.refusal, 1)
             if login.handshake.was_offered:
                 raise error
-            self._end(error)  # the server sends nothing more (§9.1 "start-ok")
+            self.finish(error)  # the server sends nothing more (§9.1 "start-ok")
             return
         if login.proved and self.identity is None and not login.tuned:
             self.identity = login.identity

@@ -156,11 +156,10 @@ class ServerConnection(Connection):
             properties={Symbol(name): value for name, value in self._properties.items()},
         )
         engine.emit(ConnectionOpened())
+        engine.open_if_asked()
 
     def open(self) -> None:
-        """Let the client in, as the owner has decided."""
-        if self.engine.remote is None:
-            raise LocalProtocolError("the client has not asked to open yet")
+        """Let the client in, as the owner has decided, once it has asked."""
         if self.engine.may(Step.SEND_OPEN_OK):
             self.write(ConnectionOpenOk())
 
