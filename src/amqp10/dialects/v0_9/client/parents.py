@@ -72,25 +72,18 @@ class SessionCoordinator(Protocol):
     def over(self, error: AmqpError | None) -> None: ...
 
 
-class SessionCommits(Protocol):
-    """What has the channel of the transactions that settle nothing."""
-
-    @property
-    def channel(self) -> TransactionalChannel: ...
-
-
 class ClientLinkSession(LinkSession, Protocol):
     """A client's session, as its channels see it.
 
     Attributes:
         channels: its channels that are not closed yet.
         coordinators: its links to the coordinator.
-        commits: what has the channel of its transactions that settle nothing; None before the first.
+        commit_channel: the channel of its transactions that settle nothing; None before the first.
     """
 
     channels: list[Channel]
     coordinators: list[SessionCoordinator]
-    commits: SessionCommits | None
+    commit_channel: TransactionalChannel | None
 
     @property
     def engine(self) -> V09Engine: ...

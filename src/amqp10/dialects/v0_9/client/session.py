@@ -37,7 +37,8 @@ from .transactions import ClientCoordinator
 if TYPE_CHECKING:
     from ..channel import Channel, ChannelUser
     from ..engine import V09Engine
-    from .parents import ChannelKind, ClientSessionConnection, SessionCommits, SessionCoordinator
+    from .parents import ChannelKind, ClientSessionConnection, SessionCoordinator
+    from .transactional_channel import TransactionalChannel
 
 
 REPLIES = (DIRECT_REPLY, route_address("", DIRECT_REPLY))
@@ -57,7 +58,7 @@ class ClientSession(SessionEndpoint):
         self.advance(Step.BEGIN)
         self.channels: list[Channel] = []
         self.coordinators: list[SessionCoordinator] = []
-        self.commits: SessionCommits | None = None
+        self.commit_channel: TransactionalChannel | None = None
         self._requests: Declarations | None = None
         self.engine.emit(SessionBegun(self))
 

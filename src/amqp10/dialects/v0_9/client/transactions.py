@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 
 
-class CommitChannel(ChannelUser):
-    """What has the channel of the transactions that settle nothing."""
+class CommitUser(ChannelUser):
+    """The user of the channel of the transactions that settle nothing."""
 
     handlers: ClassVar[Handlers] = {ChannelOpenOk: "receive_open"}
 
@@ -113,10 +113,10 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator[PendingTransaction]):
         Raises:
             LocalProtocolError: it is not open, and all channels are in use.
         """
-        commits = self.session.commits
-        if commits is None or commits.channel.state is not ChannelState.OPEN:
-            commits = self.session.commits = CommitChannel(self.session)
-        return commits.channel
+        channel = self.session.commit_channel
+        if channel is None or channel.state is not ChannelState.OPEN:
+            channel = self.session.commit_channel = CommitUser(self.session).channel
+        return channel
 
     def answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         if not self.ended:
