@@ -23,13 +23,13 @@ from ..kit.broker.queue_doubles import Giver, Taker, attach, entry, fill, more
 from ..kit.broker.wire import Wire
 from ..kit.clock import Clock
 from ..kit.inside.broker import (
+    Candidate,
     Queue,
     QueueDeclaration,
     QueuedMessage,
     QueueSettings,
     Topic,
     VirtualHostSettings,
-    filter_set,
     listeners,
 )
 
@@ -221,7 +221,7 @@ def test_ends_of_links(vhost: VirtualHostCore, monkeypatch: pytest.MonkeyPatch) 
 
 def test_filter(vhost: VirtualHostCore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter that fails lets the message pass to nobody by it; others have it."""
-    monkeypatch.setattr(filter_set, "Candidate", fails)
+    monkeypatch.setattr(Candidate, "application_properties", property(fails))
     from amqp10.types import Described
 
     from ..kit.inside.broker import read_filters

@@ -5,7 +5,6 @@ from __future__ import annotations
 from amqp10.broker import _log as log
 from amqp10.broker import _virtual_host_core as virtual_host_core
 from amqp10.broker._errors import Refused
-from amqp10.broker._filters import filter_set
 from amqp10.broker._filters.filter_set import read_filters
 from amqp10.broker._filters.selector.parser import parse
 from amqp10.broker._filters.selector.tokens import JMS, SQL, Grammar, SelectorError
