@@ -187,7 +187,6 @@ class VirtualHostCore:
         self.maker: Maker | None = None
         self.admission: Admission = Admission(settings.peers, on_alarm)
         self._look_for_unused = -math.inf
-        self._topics: dict[Topic, None] = {}
         self.nodes: dict[str, Node] = {}
         self.unroutable = 0
         self.limits: Limits = settings.limits
@@ -222,7 +221,7 @@ class VirtualHostCore:
             clock, self.alarm, self.quarantine, settings.transaction_timeout
         )
         self.store: Journal | None = None
-        self._queues: dict[Queue, None] = {}  # subscriptions included
+        self._counted: set[Node] = set()  # queues, topics and subscriptions
         self.name_space: NameSpace | None = None
 
     def begin_with(
@@ -297,7 +296,7 @@ class VirtualHostCore:
             arguments = Arguments.read(terms.arguments)
             kind = QuorumQueue if queue_type(terms.arguments) == "quorum" else DeclaredQueue
             queue = kind(name, settings, terms, arguments, owner=owner, ended=self.delete)
-        self._queues[queue] = None
+        self._counted.add(queue)
         self._add(queue)
         if self.store is not None and terms.durable and not terms.exclusive:
             queue.journal = self.store.add_node(queue)
@@ -394,9 +393,9 @@ class VirtualHostCore:
             return
         check_name("an address", name, limits.name)
         check_count("queues, topics and subscriptions of one connection", len(maker.nodes), limits.nodes_by_connection)
-        if self._node_count >= limits.nodes and self.clock() >= self._look_for_unused:
+        if len(self._counted) >= limits.nodes and self.clock() >= self._look_for_unused:
             self._look_for_unused = self._delete_unused(self.nodes.values(), limits.nodes)
-        check_count("queues, topics and subscriptions", self._node_count, limits.nodes)
+        check_count("queues, topics and subscriptions", len(self._counted), limits.nodes)
         account = maker.account
         if account is not None:
             if len(account.nodes) >= account.most_nodes and self.clock() >= account.look_for_unused:
@@ -409,10 +408,6 @@ class VirtualHostCore:
         for node in unused:
             self.delete(node)
         return -math.inf if len(unused) > most // 10 else self.clock() + _SEARCH_PAUSE
-
-    @property
-    def _node_count(self) -> int:
-        return len(self._queues) + len(self._topics)
 
     def _is_unused(self, node: Node) -> bool:
         """Return whether a peer created the node on demand and nobody would miss it."""
@@ -436,11 +431,18 @@ class VirtualHostCore:
             if self.maker.account is not None:
                 self.maker.account.nodes.add(node)
 
-    def _unmade(self, node: Node) -> None:
+    def _forget(self, node: Node) -> None:
+        """Stop counting, timing and keeping a node that is gone."""
+        self._counted.discard(node)
+        if isinstance(node, Queue):
+            self._deadlines.set(node, None)
+        if node.journal is not None:
+            node.journal.drop()
         if node.maker is not None:
             node.maker.nodes.discard(node)
             if node.maker.account is not None:
                 node.maker.account.nodes.discard(node)
+        self.admission.count_no_more(node)
 
     def _add(self, node: Node) -> None:
         self.nodes[node.name] = node
@@ -467,52 +469,34 @@ class VirtualHostCore:
             del self.nodes[node.name]
             self.topology.changed(node.name)
             self.topology.forget(node)
-        if node.journal is not None:
-            node.journal.drop()
-        self._unmade(node)
-        self.admission.count_no_more(node)
+        self._forget(node)
         if isinstance(node, Topic):
-            self._topics.pop(node, None)
             for subscription in node.subscriptions.values():
-                self._remove_queue(subscription)
-                self._unmade(subscription)
-                self.admission.count_no_more(subscription)
-                if subscription.journal is not None:
-                    subscription.journal.drop()
-        elif isinstance(node, Queue):
-            self._remove_queue(node)
+                self._forget(subscription)
         node.delete(Error(Symbol("amqp:resource-deleted"), f"{node.name!r} was deleted"))
 
     def _make_queue(self, name: str, *, temporary: bool = False) -> Queue:
         queue = Queue(name, self._settings_of(name), temporary=temporary)
-        self._queues[queue] = None
+        self._counted.add(queue)
         return queue
 
     def _make_topic(self, name: str, *, temporary: bool = False) -> Topic:
         topic = Topic(
             name, limits=self.limits, touch=self.touch, make_subscription=self._make_subscription, temporary=temporary
         )
-        self._topics[topic] = None
+        self._counted.add(topic)
         return topic
 
     def _make_subscription(self, topic: Topic) -> Subscription:
         name = f"{topic.name}#{next(self._numbers)}"
         subscription = Subscription(name, self.queue_settings, topic, self._end_subscription)
-        self._queues[subscription] = None
+        self._counted.add(subscription)
         self._made(subscription)
         return subscription
 
-    def _remove_queue(self, queue: Queue) -> None:
-        self._queues.pop(queue, None)
-        self._deadlines.set(queue, None)
-
     def _end_subscription(self, subscription: Subscription) -> None:
-        self._remove_queue(subscription)
-        self._unmade(subscription)
-        self.admission.count_no_more(subscription)
+        self._forget(subscription)
         subscription.topic.unsubscribe(subscription)
-        if subscription.journal is not None:
-            subscription.journal.drop()
 
     def _settings_of(self, name: str) -> QueueSettings:
         # The dead-letter queue has no limit of failed attempts, because its messages have nowhere else to go.
