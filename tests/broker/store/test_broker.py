@@ -29,12 +29,16 @@ from amqp10 import (
     Selector,
     Source,
     StoreError,
+    Target,
 )
 from amqp10.broker import Broker, BrokerLimits
 from amqp10.broker._store import store as _store
 from amqp10.broker._store.tables import StoreFile
 from amqp10.client.internals import sender_delivery
+from amqp10.testing import Attach, Begin, Detach, Open, Transfer
 
+from ...kit.broker.raw_clients import dial
+from ...kit.hostile.acts import frame
 from ...kit.inside.broker import virtual_host_core
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("broker store")]
@@ -304,13 +308,39 @@ async def test_little_room(path: Path, monkeypatch: pytest.MonkeyPatch, caplog: 
             with anyio.fail_after(60):
                 await sender.send(durable("after")[0])
             assert not blocked(broker)
-            free[0] = 200_000  # not even room for what is written beside the file
+            free[0] = 600_000  # too little room for what is written beside the file
             await sender.send(durable("again")[0])
             assert blocked(broker)
             free[0] = 2_000_000
             with anyio.fail_after(60):
                 await sender.send(durable("at the end")[0])
     assert caplog.text.count("senders are stopped: the disk") == caplog.text.count("senders may go on") == 2
+
+
+async def test_room_to_remove(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender that goes on with the credit it had cannot take the room that receivers need to remove messages."""
+
+    def free() -> int:
+        return 4_000_000 - sum(each.stat().st_size for each in path.parent.iterdir())
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: types.SimpleNamespace(free=free()))
+    payload = Message(bytes(5000), durable=True).encode()
+    async with Broker(store=path, limits=BrokerLimits(disk_free=1_000_000)) as broker, await dial(broker) as stream:
+
+        async def read_until(mark: bytes) -> None:
+            data = b""
+            while mark not in data:
+                data += await stream.receive()
+
+        attach = Attach(name="s", handle=0, role=False, source=Source(), target=Target("q"), initial_delivery_count=0)
+        begin = Begin(next_outgoing_id=0, incoming_window=100, outgoing_window=100)
+        await stream.send(b"AMQP\0\1\0\0" + frame(Open(container_id="raw")) + frame(begin) + frame(attach))
+        await read_until(b"\0\x53\x13")  # credit
+        transfers = [frame(Transfer(handle=0, delivery_id=n, delivery_tag=b"%d" % n), payload) for n in range(900)]
+        await stream.send(b"".join(transfers) + frame(Detach(handle=0, closed=True)))
+        await read_until(b"\0\x53\x16")  # its detach
+        assert 100 < broker.queue("q").depth < 900
+        assert free() > 400_000
 
 
 @pytest.mark.parametrize("dialect", ["1.0", "0-9-1", "0-10", "fast"])

@@ -71,8 +71,10 @@ LOOK_AGAIN = 1.0
 """Seconds between two checks of the free space while it is low."""
 RESUME_FACTOR = 1.1
 """The multiple of `least_room` at which senders may go on, so that they do not stop and go for each message."""
-NEEDED = 0.25
+NEEDED = 0.75
 """The part of `least_room` that must be free on the disk itself: changes go into a log before they go into the file."""
+RESERVED = 0.5
+"""The part of `least_room`, on the disk itself, that messages on their way may not take either: removing needs it."""
 
 
 class StoredQuarantine:
@@ -122,6 +124,7 @@ class Store:
         self._least_room = least_room
         self._largest = math.inf  # octets of messages that the file has room for
         self._coming = 0  # octets of messages to store since the last commit began
+        self._under_way = 0  # octets of those that the commit writes; then the free room is known without them
         self.file = StoreFile(path)
         self.path = path
         self.changes = Changes()
@@ -272,7 +275,8 @@ class Store:
         before, least = self.short, self._least_room
         room = free if free < least * NEEDED else free + within
         # What is stored is first written to the log, and then into the file.
-        self._largest = min(free, (free + within) / 2)
+        reserved = least * RESERVED
+        self._largest = min(free - reserved, (free - reserved + within) / 2)
         if room >= (least if before is None else least * RESUME_FACTOR):
             self.short = None
         elif before is None:
@@ -281,7 +285,7 @@ class Store:
             self.on_room()
 
     def fits(self, octets: int) -> bool:
-        if self._coming + octets > self._largest:
+        if self._under_way + self._coming + octets > self._largest:
             return False
         self._coming += octets
         return True
@@ -314,6 +318,7 @@ class Store:
     def _begin(self) -> None:
         changes = self._writing = self.changes
         self.changes = Changes(changes.noted)
+        self._under_way += self._coming
         self._coming = 0
         come, marked, gone = [], [], []
         rewritten, passed = changes.rewritten, self._wall() - self._clock()
@@ -402,6 +407,7 @@ class Store:
         for entry in changes.messages:
             entry.stored = True
         self._committed = changes.noted
+        self._under_way = 0
         if self.failure is not None:
             _log.warning("%s: the store takes changes again", self.path)
             self.failure = None
