@@ -1,14 +1,24 @@
-"""Files that hold messages: only their owner can read and write them, whatever the umask of the process."""
+"""Files that hold messages, which only their owner can read and write, and files that hold a secret."""
 
 from __future__ import annotations
 
 import logging
 import os
 import stat
+from pathlib import Path
 
 _log = logging.getLogger("amqp10.files")
 
 _OWNER_ALONE = 0o600
+
+
+def first_line(path: str | os.PathLike[str]) -> str:
+    """Return the first line of a text file in UTF-8, without a byte order mark and the line's end.
+
+    Raises:
+        OSError, UnicodeDecodeError: it cannot be read.
+    """
+    return Path(path).read_text(encoding="utf-8-sig").partition("\n")[0].rstrip("\r")
 
 
 def private(path: str, flags: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from os import PathLike
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._arguments import checked, file_of
+from .._files import first_line
 from .._json import parse_json
 from ..net import TLS
 from ._limits import BrokerLimits
@@ -116,7 +118,7 @@ class _File:
 
     def _parsed(self) -> dict[str, Any]:
         with file_of("path"):
-            octets = self._path.read_bytes()
+            octets = self._path.read_bytes().removeprefix(BOM_UTF8)
         try:
             text = octets.decode()
             if self._path.suffix == ".json":
@@ -173,7 +175,7 @@ class _File:
         file = Path(self._file(settings.pop("password_file")))
         where = f"{where}.password_file"
         try:
-            secret = file.read_text().partition("\n")[0].rstrip("\r")
+            secret = first_line(file)
         except UnicodeDecodeError:
             raise self._wrong(where, f"{file} is not UTF-8 text") from None
         except OSError as error:

@@ -13,7 +13,7 @@ import click
 
 from .._arguments import without_secrets
 from ..client import Connection, ConnectionSettings, from_environment
-from ..client.internals import environment_settings, first_line, login_tokens, secret, url_settings
+from ..client.internals import environment_settings, login_tokens, secret, secret_in, url_settings
 from ..client.internals import with_password as password_added
 from ..engine import dialect_names
 from ..net import TLS, Proxy, TransportOptions, parse_url
@@ -75,7 +75,7 @@ def with_password(url: str, file: str | None, variable: str) -> str:
     if file is not None:
         if endpoint.user is None or endpoint.password is not None:
             raise ValueError("a password file needs a URL that has a user and no password, amqp://user@host")
-        return password_added(url, first_line(file))
+        return password_added(url, secret_in(file))
     if endpoint.user is None or endpoint.password is not None:
         return url
     return password_added(url, secret(variable, os.environ))

@@ -6,10 +6,10 @@ import math
 import os
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from .._arguments import checked, instead
+from .._files import first_line
 from ..net import TLS, parse_url
 from ..tokens import Token
 from ._settings import Address, ConnectionSettings, LoginTokens, Reconnect
@@ -138,10 +138,10 @@ def secret(name: str, environ: Mapping[str, str]) -> str | None:
         return value
     if value is not None:
         raise ValueError(f"{name} and {name}_FILE are both set: unset one of them")
-    return first_line(file, f"{name}_FILE")
+    return secret_in(file, f"{name}_FILE")
 
 
-def first_line(file: str | os.PathLike[str], what: str = "") -> str:
+def secret_in(file: str | os.PathLike[str], what: str = "") -> str:
     """Return the first line of a file, which is a secret.
 
     Args:
@@ -152,7 +152,7 @@ def first_line(file: str | os.PathLike[str], what: str = "") -> str:
     """
     named = f"{what}: {file}" if what else f"{file}"
     try:
-        line = Path(file).read_text().partition("\n")[0].rstrip("\r")
+        line = first_line(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{named} cannot be read as text: {error}") from None
     if not line:
@@ -196,8 +196,8 @@ def login_tokens(environ: Mapping[str, str], *, allow_insecure: bool = False) ->
     file = environ.get(f"{PREFIX}TOKEN_FILE")
     if not file:
         return None
-    first_line(file, f"{PREFIX}TOKEN_FILE")  # so that a wrong name is said now
-    return LoginTokens(lambda scope: Token.read(first_line(file)), allow_insecure=allow_insecure)
+    secret_in(file, f"{PREFIX}TOKEN_FILE")  # so that a wrong name is said now
+    return LoginTokens(lambda scope: Token.read(secret_in(file)), allow_insecure=allow_insecure)
 
 
 @checked

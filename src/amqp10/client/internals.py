@@ -27,10 +27,10 @@ from ._environment import SECONDS as SECONDS
 from ._environment import TEXT as TEXT
 from ._environment import Kind as Kind
 from ._environment import environment_settings as environment_settings
-from ._environment import first_line as first_line
 from ._environment import login_tokens as login_tokens
 from ._environment import read as read
 from ._environment import secret as secret
+from ._environment import secret_in as secret_in
 from ._environment import url_settings as url_settings
 from ._environment import with_password as with_password
 from ._links.core import ClientLink as ClientLink
