@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ._accounts import Account, MemoryUse
+from ._users.accounts import Account, MemoryUse
 
 if TYPE_CHECKING:
     from ._limits import BrokerLimits

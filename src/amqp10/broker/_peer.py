@@ -18,7 +18,6 @@ from ._users.users import EVERYTHING, Rights
 if TYPE_CHECKING:
     from ..engine import ConnectionTerms, Engine, Link, Request, SenderLink, SessionTerms
     from ..messaging import Error
-    from ._accounts import Maker
     from ._held_up import HeldUp
     from ._queues.topic import Owner
     from ._retained.links import LinkJournal
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from ._tokens.grants import PeerTokens
     from ._tokens.rules import TokenRules
     from ._transactions.local import LocalTransaction, OpenTransactions
+    from ._users.accounts import Maker
     from ._virtual_host_core import VirtualHostCore
 
 MESSAGE_TOO_LARGE = Symbol("amqp:link:message-size-exceeded")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ..errors import DecodeError
 from ..messaging import Error, read_properties
 from ..types import Symbol, encode
-from ._accounts import Account, Maker
 from ._address import Kind, exchange_in, is_made_up, prefixed, split_address, usual_kind
 from ._admission import Admission
 from ._deadlines import Deadlines
@@ -41,6 +40,7 @@ from ._routing.routes import Route
 from ._routing.topology import RESERVED, Topology, TopologyJournal, count
 from ._transactions.local import OpenTransactions
 from ._transactions.prepared import BranchJournal, PreparedBranches
+from ._users.accounts import Account, Maker
 from ._users.users import EVERYTHING, Action, Rights
 
 if TYPE_CHECKING:

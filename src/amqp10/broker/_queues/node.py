@@ -19,7 +19,7 @@ from .stream_offsets import NEXT, StreamPosition
 
 if TYPE_CHECKING:
     from ...messaging import Error
-    from .._accounts import Account, Maker
+    from .._users.accounts import Account, Maker
     from .journal import QueueJournal
     from .message import QueuedMessage
     from .selection import Filtering

@@ -18,8 +18,8 @@ from .headers_match import Headers, Test, header_match
 from .topic_trie import TopicTrie
 
 if TYPE_CHECKING:
-    from .._accounts import Account
     from .._queues.node import Node
+    from .._users.accounts import Account
 
 
 @dataclass(eq=False, slots=True)

@@ -21,8 +21,8 @@ from .routes import RememberedRoutes, Route
 from .topic_trie import TooManyPlaces
 
 if TYPE_CHECKING:
-    from .._accounts import Account
     from .._queues.node import Node
+    from .._users.accounts import Account
 
 PREDECLARED: Final = {
     "amq.direct": "direct",

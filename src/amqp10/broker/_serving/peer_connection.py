@@ -32,7 +32,6 @@ from ...engine import (
 )
 from ...messaging import Error, TransactionalState
 from ...types import Symbol
-from .._accounts import Maker
 from .._errors import Refused
 from .._held_up import HeldUp
 from .._links.links import PeerLinks
@@ -45,6 +44,7 @@ from .._queues.topic import Owner
 from .._retained.sessions import PeerSessions
 from .._tokens.grants import PeerTokens
 from .._transactions.local import LocalTransaction
+from .._users.accounts import Maker
 from .._users.users import EVERYTHING
 from .._virtual_host_core import Journal, VirtualHostCore
 from .._virtual_hosts import USUAL, not_there, virtual_host_of

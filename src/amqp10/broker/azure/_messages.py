@@ -14,7 +14,7 @@ from ...types import Described, Int, Symbol, Timestamp, UByte, UInt, ULong, deco
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .._accounts import Account
+    from .._users.accounts import Account
 
 State = Literal["active", "deferred", "scheduled"]
 _STATES: Final[dict[State, int]] = {"active": 0, "deferred": 1, "scheduled": 2}

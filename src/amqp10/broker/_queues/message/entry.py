@@ -32,7 +32,7 @@ from .front import (
 
 if TYPE_CHECKING:
     from ....engine import OutgoingDelivery
-    from ..._accounts import Account
+    from ..._users.accounts import Account
 
 Clock = Callable[[], float]
 

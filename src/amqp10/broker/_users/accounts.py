@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ._limits import check_count
+from .._limits import check_count
 
 if TYPE_CHECKING:
-    from ._limits import BrokerLimits
+    from .._limits import BrokerLimits
 
 _RESUME_AT: Final = 0.8
 """The part of a limit in use at which stopped senders may go on."""
