@@ -188,7 +188,7 @@ class PlainReceiver(PlainLink, ReceiverLink):
             raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
 
     def hand_out(self, delivery: IncomingDelivery) -> None:
-        """Give a delivery to the owner. Only the first that it has not taken yet causes an event."""
+        """Give a delivery to the owner. Its event comes only if no other waits to be taken."""
         if not self.incoming:
             self.session.engine.emit(DeliveriesReceived(self))
         self.incoming.append(delivery)
