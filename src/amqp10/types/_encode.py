@@ -212,7 +212,7 @@ def _integer_writer(
             return
         try:
             out += pack(code, value)
-        except struct.error:
+        except (struct.error, ValueError):  # PyPy: a ValueError for a negative number of 64 bits
             raise _out_of_range(name, value) from None
 
     return write
