@@ -62,6 +62,15 @@ def test_tag(sending: tuple[EngineScript, SenderLink]) -> None:
     script.expect_nothing()
 
 
+@pytest.mark.spec("2.6.12", "a delivery-tag that the engine makes is not made again, be its delivery settled or not")
+def test_tag_of_settled_delivery(play_client: Play) -> None:
+    """Nothing that is said of the one delivery is taken for a word on another."""
+    script = play_client()
+    link = script.sender(script.session(), LinkTerms("s", Source("q"), Target("q"), settle_mode="mixed"), credit=5)
+    tags = [link.send(b"x", settled=settled).tag for settled in (True, True, False)]
+    assert len(set(tags)) == 3
+
+
 @pytest.mark.spec("2.7.5", "message-format, state and batchable are carried")
 def test_transfer_fields(sending: tuple[EngineScript, SenderLink]) -> None:
     """The fields that the application sets for a delivery are on the wire."""
@@ -298,6 +307,30 @@ def test_first_on_second_link(second: tuple[EngineScript, ReceiverLink]) -> None
     script.expect(Disposition, first=0, settled=True)
     link.settle(link.incoming.popleft(), ACCEPTED)
     script.expect(Disposition, first=1, settled=False)
+
+
+@pytest.mark.spec("2.7.5", "rcv-settle-mode first overrules the link's second in transfers that come together, too")
+@pytest.mark.parametrize("links", [1, 2])
+def test_first_on_second_links(play_client: Play, links: int) -> None:
+    """Those of one link, and those of two by turns, are settled at once."""
+    script = play_client()
+    session = script.session()
+    receivers = [
+        script.receiver(
+            session, LinkTerms(f"r{number}", Source("q"), Target("q"), receiver_settle_mode="second"), credit=20
+        )
+        for number in range(links)
+    ]
+    script.send_together(
+        *(
+            (Transfer(number % links, number, bytes((number,)), rcv_settle_mode=0), b"\x00\x53\x75\xa0\x01x")
+            for number in range(20)
+        )
+    )
+    for number in range(20):
+        link = receivers[number % links]
+        link.settle(link.incoming.popleft(), ACCEPTED)
+    script.expect(Disposition, first=0, last=19, settled=True)
 
 
 @pytest.mark.spec("2.7.5", "rcv-settle-mode second in a transfer is illegal where the link settles first")

@@ -112,6 +112,29 @@ def test_only_the_source(play_client: Play) -> None:
     script.expect(Transfer, delivery_tag=TAG, resume=False)
 
 
+@pytest.mark.spec(
+    "2.6.13", "what is said of an earlier attachment does not count once its delivery is sent again, or dropped"
+)
+@pytest.mark.parametrize("then", ["resend", "forget"])
+def test_late_word_on_an_earlier_attachment(play_client: Play, then: str) -> None:
+    """Though until then, after a detach that closes nothing, it does count."""
+    script = play_client()
+    session = script.session()
+    before = script.sender(session, terms(), credit=5)
+    before.lingers = True
+    delivery = before.send(PAYLOAD)
+    script.expect(Transfer, delivery_id=0)
+    script.send(Detach(handle=0))
+    script.expect(Detach)
+    again = script.sender(session, terms(), credit=5)
+    getattr(again, then)(delivery)
+    script.take_events()
+    script.send(Disposition(role=True, first=0, settled=True, state=RELEASED))
+    assert delivery.local_settled is (then == "forget")
+    assert delivery.remote_state is None
+    assert script.take_events() == []
+
+
 @pytest.mark.spec("2.6.13", "without a map from the peer nothing is resumed")
 @pytest.mark.parametrize("mode", ["first", "second"])
 def test_peer_does_not_resume(play_client: Play, mode: Any) -> None:

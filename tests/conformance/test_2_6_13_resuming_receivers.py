@@ -11,11 +11,12 @@ from amqp10.engine import (
     DeliveriesUnresumed,
     FlowReceived,
     LinkEnded,
+    ReceiverLink,
     SettlementsReceived,
 )
 from amqp10.errors import LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Received, Rejected
-from amqp10.testing import Attach, Detach, Disposition, Flow, Transfer
+from amqp10.testing import Attach, Detach, Disposition, EngineScript, Flow, Transfer
 from amqp10.types import Symbol
 
 from ..kit.conformance.resuming import (
@@ -46,6 +47,16 @@ def test_receivers_map(play_client: Play, more: bool, state: Any, said: Any, str
     link = script.session().attach_receiver(terms(), resuming=[delivery])
     script.expect(Attach, unsettled={TAG: said})
     assert link.unsettled == {TAG: delivery}
+
+
+@pytest.mark.spec("2.6.13", "a part that no delivery here began with is not resumed")
+@pytest.mark.parametrize("fields", [{"resume": True}, {"delivery_tag": None}])
+def test_part_of_nothing(receiving: tuple[EngineScript, ReceiverLink], fields: dict[str, Any]) -> None:
+    """Neither one that resumes what is unknown here, nor one without a tag by which the sender could know it."""
+    script, link = receiving
+    script.transfer(0, b"x", more=True, **fields)
+    script.end_of_stream()
+    assert link.suspended() == []
 
 
 @pytest.mark.spec("2.6.13", "deliveries that only the target holds are settled")

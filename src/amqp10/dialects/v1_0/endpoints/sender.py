@@ -418,7 +418,6 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         cut_off = [part for part in session.pending_parts if part.link is self]
         if self._streaming is not None:
             cut_off.append(OutgoingPart(self, self._streaming, b"", False, False, False))
-            self._streaming = None
         session.pending_parts = deque(part for part in session.pending_parts if part.link is not self)
         # Not settled by that: whoever owns them is to know that they never arrived. At most one is half on the wire;
         # where the window has no room to say that it is aborted, the detach says it.
