@@ -46,6 +46,7 @@ from ..sasl import SERVER_ITERATIONS, StoredKeys
 from ..types import Symbol
 from ._errors import Refused
 from ._limits import BrokerLimits, check_positive
+from ._log import attempt
 from ._peer import PeerTerms
 from ._queues.node import Limits
 from ._serving.access import Access
@@ -449,6 +450,8 @@ class Broker:
                         tasks.start_soon(store.run)
                     task_status.started()
         finally:
+            for vhost in self._vhosts.values():
+                attempt("the outcomes that were still to be applied", vhost.pending.finish)
             self._close_stores()
 
     async def _take_memory(self, stream: ByteStream) -> None:

@@ -28,6 +28,7 @@ from ._queues.declared import DeclaredQueue
 from ._queues.duplicates import RecentIds
 from ._queues.message import EMPTY_MESSAGE, QueuedMessage
 from ._queues.node import Limits, Node, NotTaken
+from ._queues.pending import PendingOutcomes
 from ._queues.queue import Queue, QueueSettings
 from ._queues.quorum import QuorumQueue
 from ._queues.stream import Retention, Stream
@@ -160,6 +161,7 @@ class VirtualHostCore:
         topology: the exchanges and their bindings.
         auto_create: whether nodes are created on demand.
         queue_settings: what its queues have in common.
+        pending: the outcomes that are still to be applied.
         check_user_id: whether messages with another user's user-id are refused.
         unroutable: messages that reached no node and were sent settled, so that their senders could not be told;
             malformed ones included.
@@ -200,6 +202,7 @@ class VirtualHostCore:
         self._dead_letter_name = settings.dead_letter
         dead_letters = DeadLetters(settings.dead_letter, self.topology, lambda name: self.declare(name, "queue"))
         self._duplicate_ids = settings.duplicate_ids
+        self.pending: PendingOutcomes = PendingOutcomes(clock, self.alarm)
         self.queue_settings: QueueSettings = QueueSettings(
             clock=clock,
             limits=settings.limits,
@@ -209,6 +212,7 @@ class VirtualHostCore:
             dead_letter=dead_letters.take,
             dead_letter_expired=settings.dead_letter_expired,
             max_delivery_count=settings.max_delivery_count,
+            pending=self.pending,
         )
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
@@ -629,6 +633,7 @@ class VirtualHostCore:
                 report(f"the pass of {node.name!r} failed", error)
             self.admission.count(node)
         self.admission.watch()
+        self.pending.begin_pass()
 
     # Time
 

@@ -427,7 +427,7 @@ def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
     put = accepted = 0
     outcomes = st.sampled_from([ACCEPTED, RELEASED, FAILED, NOT_HERE, Rejected(None), None])
     for _ in range(data.draw(st.integers(1, 40))):
-        action = data.draw(st.sampled_from(["put", "attach", "credit", "settle", "detach", "time"]))
+        action = data.draw(st.sampled_from(["put", "attach", "credit", "settle", "settle many", "detach", "time"]))
         if action == "put":
             for _ in range(data.draw(st.integers(1, 5))):
                 made = entry(put)
@@ -446,6 +446,11 @@ def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
             if action == "credit":
                 taker.credit = data.draw(st.integers(0, 5))
                 queue.in_line(taker)
+            elif action == "settle many":
+                outcome = data.draw(outcomes)
+                accepted += len(taker.taken) if outcome is ACCEPTED else 0
+                ended, taker.taken = data.draw(st.permutations(taker.taken)), []
+                queue.settle_run(ended, taker, outcome)
             elif taker.taken:
                 leaving = action == "detach"
                 for taken in list(reversed(taker.taken)) if leaving else [data.draw(st.sampled_from(taker.taken))]:

@@ -200,18 +200,28 @@ class ConsumerLink(LinkTaker, QueueConsumer):
             self._journal.settled(self.resumable, [delivery.tag for delivery in deliveries if delivery.local_settled])
         if self._in_transaction:
             deliveries = [delivery for delivery in deliveries if not self._named_again(delivery)]
-        settle = self._queue.settle
         accepted: list[QueuedMessage] = []
+        alike: list[QueuedMessage] = []  # with the same outcome, one after the other
+        outcome: object = None
         for delivery in deliveries:
             state = delivery.remote_state
             if isinstance(state, Accepted):
                 accepted.append(message_of(delivery))
-            elif isinstance(state, OUTCOMES):
-                settle(message_of(delivery), self, state)
-            elif isinstance(state, TransactionalState):
+                continue
+            if isinstance(state, TransactionalState):
                 self._retire(delivery, state)
-            elif delivery.remote_settled:
-                settle(message_of(delivery), self, self._default_outcome)
+                continue
+            if not isinstance(state, OUTCOMES):
+                if not delivery.remote_settled:
+                    continue
+                state = self._default_outcome
+            if alike and state is not outcome:
+                self._queue.settle_run(alike, self, outcome)
+                alike = []
+            alike.append(message_of(delivery))
+            outcome = state
+        if alike:
+            self._queue.settle_run(alike, self, outcome)
         if accepted:
             self._queue.accept(accepted, self)
         if self.acquired:
@@ -342,9 +352,12 @@ class ConsumerLink(LinkTaker, QueueConsumer):
 
     def requeue(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """Give back deliveries that are not resumed."""
-        for delivery in reversed(list(deliveries)):
-            # A delivery that was never sent is no attempt.
-            self._queue.settle(message_of(delivery), self, self._default_outcome if delivery.begun else RELEASED)
+        begun: list[QueuedMessage] = []
+        unsent: list[QueuedMessage] = []
+        for delivery in deliveries:
+            (begun if delivery.begun else unsent).append(message_of(delivery))
+        self._queue.settle_run(begun, self, self._default_outcome)
+        self._queue.settle_run(unsent, self, RELEASED)  # a delivery that was never sent is no attempt
 
     def abandon(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """Give back deliveries without an outcome that no link resumed after the detach."""
@@ -364,13 +377,14 @@ class ConsumerLink(LinkTaker, QueueConsumer):
             notice("messages_returned", logging.INFO, f"{text}, which ended without these outcomes", **fields)
 
     def end(self, kept: Iterable[OutgoingDelivery] = ()) -> None:
-        """End the link, and give back what it held except `kept`, youngest first, so that each finds its place."""
+        """End the link, and give back what it held except `kept`."""
         self._over = True
         self._peer.held_up.remove(self._link)
         self.acquire_in(None)
         before = self._queue.redelivered
         stays = set(kept)
-        for delivery in reversed([each for each in self._link.unsettled.values() if each not in stays]):
+        given_back = []
+        for delivery in [each for each in self._link.unsettled.values() if each not in stays]:
             transaction = self._in_transaction.get(delivery)
             if transaction is not None:
                 if transaction.retired(delivery):
@@ -378,7 +392,8 @@ class ConsumerLink(LinkTaker, QueueConsumer):
                 transaction.forget(delivery)
             if self._link.lingers:
                 self._link.forget(delivery)
-            self.requeue([delivery])
+            given_back.append(delivery)
+        self.requeue(given_back)
         self._tell_returned(self._queue.redelivered - before)
         self._queue.remove_consumer(self)
 

@@ -50,6 +50,11 @@ class QueueJournal(ABC):
     def came_back(self, entry: QueuedMessage) -> None:
         """Record that a consumer gave a message back, which may have come before the queue was kept."""
 
+    def came_back_run(self, entries: Sequence[QueuedMessage]) -> None:
+        """Record many messages as `came_back` does."""
+        for entry in entries:
+            self.came_back(entry)
+
     @abstractmethod
     def drop(self) -> None:
         """Record that the queue is deleted with its messages."""

@@ -7,11 +7,13 @@ thousand messages that arrive together are handed out in one pass.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...messaging import ACCEPTED, Accepted, Modified, Rejected, Released
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from .journal import QueueJournal
     from .message import Clock, QueuedMessage
     from .node import QueueConsumer
+    from .pending import PendingOutcomes
     from .selection import Filtering
 
 # The room of a queue without limits; larger than any number of producers times their credit.
@@ -36,6 +39,8 @@ UNLIMITED = 1 << 60
 _FIRST_GUESS = 4096
 # Fewer outcomes are handled one by one.
 _MIN_BULK = 3
+
+_position = attrgetter("position")
 
 Reason = Literal["rejected", "max-delivery-count", "expired", "maxlen"]
 """Why a message becomes a dead letter: its outcome (`settle`), failed attempts (`_exhausted`), time (`_expire`), or too
@@ -59,6 +64,7 @@ class QueueSettings:
         dead_letter: takes a dead letter, and returns whether it did; None: dead letters end.
         dead_letter_expired: whether expired messages become dead letters.
         max_delivery_count: failed attempts after which a message becomes a dead letter; None: no limit.
+        pending: applies in slices the outcomes that take long; None: all are applied at once.
     """
 
     clock: Clock
@@ -69,6 +75,7 @@ class QueueSettings:
     dead_letter: DeadLetter | None = None
     dead_letter_expired: bool = False
     max_delivery_count: int | None = None
+    pending: PendingOutcomes | None = None
 
 
 class Queue(Node):
@@ -96,7 +103,7 @@ class Queue(Node):
         terms: its declaration; None: it was created on demand.
         counts_detached: whether messages that a link leaves without an outcome count as failed, as on a lost
             connection.
-        lends_runs: whether consumers may get many messages at once.
+        lends_runs: whether consumers may get many messages at once, and give them back at once.
         dead_letter_to: the exchange and routing key for its dead letters; None: the broker's own queue for them.
     """
 
@@ -114,6 +121,7 @@ class Queue(Node):
         "_looks",
         "_max_delivery_count",
         "_mortal",
+        "_pending",
         "_ranked",
         "_selections",
         "_set_aside",
@@ -158,6 +166,7 @@ class Queue(Node):
         self._dead_letter = settings.dead_letter
         self._dead_letter_expired = settings.dead_letter_expired
         self._max_delivery_count = settings.max_delivery_count
+        self._pending = settings.pending
         self._bytes_in = 0
         self._waiting = WaitingMessages()
         self._mortal: list[tuple[float, int, QueuedMessage]] = []  # a heap of messages with an expiry
@@ -594,6 +603,25 @@ class Queue(Node):
         if not self._touched:
             self.touch()
 
+    def settle_run(self, entries: Sequence[QueuedMessage], consumer: QueueConsumer, outcome: object) -> None:
+        """End deliveries in the same outcome, as `settle` does for each.
+
+        Messages that only come back do so together. What takes longer, such as dead letters, may end in later passes.
+        """
+        if isinstance(outcome, Accepted):
+            self.accept(entries, consumer)
+            return
+        if self.deleted:
+            return
+        alone = entries
+        if len(entries) >= _MIN_BULK and self.lends_runs and not consumer.copies and _is_plain_return(outcome):
+            alone = self._return_run(entries, failed=_counts_as_failed(outcome))
+        if self._pending is None or consumer.copies or len(alone) < _MIN_BULK:
+            for entry in alone:
+                self.settle(entry, consumer, outcome)
+        else:
+            self._pending.settle(self, alone, consumer, outcome)
+
     def accept(self, entries: Sequence[QueuedMessage], consumer: QueueConsumer) -> None:
         """End deliveries as accepted, which nearly all are; the same as `settle` for each."""
         if len(entries) < _MIN_BULK or self.deleted or self._delayed or consumer.copies:
@@ -606,6 +634,29 @@ class Queue(Node):
         self._forget(held)
         if held and not self._touched:
             self.touch()
+
+    def _return_run(self, entries: Sequence[QueuedMessage], *, failed: bool) -> list[QueuedMessage]:
+        """Return those messages to the queue that come back as usual; return the others, which end otherwise."""
+        now, delayed = self._clock(), self._delayed
+        last = self._max_delivery_count - 1 if failed and self._max_delivery_count is not None else math.inf
+        back: dict[QueuedMessage, None] = {}
+        others = []
+        for entry in entries:
+            if entry.gone or entry.available or (delayed and entry in delayed):
+                continue
+            if entry.failures >= last or (entry.expires is not None and entry.expires <= now):
+                others.append(entry)
+            else:
+                back[entry] = None
+        self.unsettled -= len(back)
+        self.redelivered += len(back)
+        if failed:
+            for entry in back:
+                entry.count_failure()
+        self._make_run_available(sorted(back, key=_position))
+        if back and not self._touched:
+            self.touch()
+        return others
 
     def _modify(self, entry: QueuedMessage, consumer: QueueConsumer, outcome: Modified) -> None:
         if outcome.undeliverable_here:
@@ -677,6 +728,22 @@ class Queue(Node):
             entry.left_in_order = False
         else:
             self._waiting.come_back(entry)
+
+    def _make_run_available(self, entries: Sequence[QueuedMessage]) -> None:
+        """Make messages available again, as `_make_available` does for each; they are in order of position."""
+        out_of_order = []
+        for entry in entries:
+            entry.available = True
+            if entry.left_in_order:
+                entry.left_in_order = False
+            else:
+                out_of_order.append(entry)
+        for selection in self._selections.values():
+            for entry in entries:
+                selection.come_back(entry)
+        if self.journal is not None:
+            self.journal.came_back_run([entry for entry in entries if entry.durable])
+        self._waiting.come_back_run(out_of_order)
 
     def set_aside(self, entry: QueuedMessage, error: Exception) -> None:
         """Move a waiting message into the quarantine, because it caused `error`.
@@ -807,3 +874,17 @@ class Queue(Node):
 def stays(consumer: QueueConsumer) -> bool:
     """Return whether a consumer counts as one that stays: no browser, and no one-shot consumer."""
     return not (consumer.one_shot or consumer.copies)
+
+
+def _is_plain_return(outcome: object) -> bool:
+    """Return whether a message with this outcome comes back as it was, but for its count of failures."""
+    if isinstance(outcome, Modified):
+        return not (outcome.undeliverable_here or outcome.message_annotations)
+    return not isinstance(outcome, Rejected)
+
+
+def _counts_as_failed(outcome: object) -> bool:
+    """Return whether a delivery with this outcome, which is neither accepted nor rejected, was a failed attempt."""
+    if isinstance(outcome, Modified):
+        return bool(outcome.delivery_failed)
+    return not isinstance(outcome, Released)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .message import QueuedMessage
 
 # The most messages in one run, and the most octets.
 RUN, RUN_OCTETS = 256, 65_536
+
+# The part of the waiting messages that must come back together, to be merged with the others in one step.
+_MERGED = 8
+
+_position = attrgetter("position")
 
 
 def run_of(waiting: Iterable[QueuedMessage], most: int, largest: int, now: float) -> list[QueuedMessage]:
@@ -52,22 +61,41 @@ class WaitingMessages:
         self._ready: deque[QueuedMessage] = deque()  # in order of position
         # a heap of messages that came back, which go before younger ones
         self._returned: list[tuple[int, QueuedMessage]] = []
+        self._by_arrival = True  # no message was given another position
         self.append = self._ready.append
         self.extend = self._ready.extend
 
     def move(self, entry: QueuedMessage, position: int) -> None:
         """Give the last message that came another position."""
         self._ready.pop()
+        self._by_arrival = False
         entry.position = position
         heappush(self._returned, (position, entry))
 
     def come_back(self, entry: QueuedMessage) -> None:
         """Put a message back into its old position."""
         if entry.excluded:
-            self.excluded.append(entry)
-            self.excluded.sort(key=lambda waiting: waiting.position)
+            insort(self.excluded, entry, key=_position)
         else:
             heappush(self._returned, (entry.position, entry))
+
+    def come_back_run(self, entries: Sequence[QueuedMessage]) -> None:
+        """Put messages back as `come_back` does for each; they are in order of position.
+
+        If they go before all others, or are many, they are a run again, which can be handed out as such.
+        """
+        ready = self._ready
+        alone = any(entry.excluded for entry in entries) or not (self._by_arrival and entries)
+        if not alone and (not ready or entries[-1].position < ready[0].position):
+            ready.extendleft(reversed(entries))
+        elif not alone and _MERGED * len(entries) >= len(ready):
+            # Both parts are sorted, which makes this a merge.
+            merged = sorted([*entries, *ready], key=_position)
+            ready.clear()
+            ready.extend(merged)
+        else:
+            for entry in entries:
+                self.come_back(entry)
 
     def next(self, consumer: int) -> QueuedMessage | None:
         """Take the oldest message that the consumer with this key may have; it may have left meanwhile."""

@@ -136,6 +136,10 @@ class StoredQueue(QueueJournal):
         else:
             self.record(entry)
 
+    def came_back_run(self, entries: Sequence[QueuedMessage]) -> None:
+        self.record_run_lazily([entry for entry in entries if entry.row])
+        self.record_run([entry for entry in entries if not entry.row])
+
     def drop(self) -> None:
         self.dropped = True
         self._recorder.changes.dropped.append(self.number)

@@ -433,8 +433,12 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         return [
             delivery
             for delivery in self.unsettled.values()
-            if not of_transaction(delivery.state, delivery.remote_state)
-            and (delivery.handed_over or not delivery.streamed)
+            # Most have no state; the first line spares them two calls.
+            if (delivery.on_wire and delivery.state is None and delivery.remote_state is None)
+            or (
+                not of_transaction(delivery.state, delivery.remote_state)
+                and (delivery.handed_over or not delivery.streamed)
+            )
         ]
 
     def new_resumption(self) -> OutgoingResumption:

@@ -138,10 +138,12 @@ class UntrackedDeliveries:
         for run in runs:
             run.link.untracked = 0
             run.link.runs.clear()
+        outgoing = self._outgoing
         for run in runs:
+            unsettled = run.link.unsettled
             for delivery in run.deliveries():
-                run.link.unsettled[delivery.tag] = delivery
-                self._outgoing[delivery.delivery_id] = delivery  # type: ignore[index]
+                unsettled[delivery.tag] = delivery
+                outgoing[delivery.delivery_id] = delivery  # type: ignore[index]
 
     def accept(self, first: int, count: int) -> int:
         """Apply an accepted and settled range; return how many of its deliveries, from the first on, were untracked."""

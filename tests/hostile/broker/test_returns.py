@@ -1,0 +1,158 @@
+"""A peer that gives many messages back at once stops nobody else: each is cheap, or its turn comes later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from amqp10.dialects.v1_0.wire.frames import encode_disposition
+from amqp10.engine import SessionTerms
+from amqp10.messaging import Message, Modified, Outcome, Rejected, Released
+
+from ...kit.broker.wire import Wire, queue_of
+from ...kit.inside.broker import Queue, QueueDeclaration, QueuedMessage, VirtualHostCore
+from ...kit.steps import steps
+
+MANY = 2000
+LOST, RANGE = 450, 350
+"""Steps that a message may take that comes back: half of them make an object of its delivery."""
+PAYLOAD = Message(b"small").encode()
+
+
+class Holder:
+    """A peer that holds messages of a queue."""
+
+    def __init__(self, count: int, arguments: Mapping[str, Any] | None = None) -> None:
+        self.now = 0.0
+        self.vhost = VirtualHostCore(clock=lambda: self.now)
+        self._count = count
+        self.queue: Queue
+        if arguments is not None:
+            self.vhost.declare_queue("q", QueueDeclaration(arguments=dict(arguments)))
+        self.connect("first")
+        self.queue = queue_of(self.vhost, "q")
+        entries = QueuedMessage.read_run([PAYLOAD] * count, 0, None, 0.0)
+        if self.queue.takes_runs:
+            self.queue.take_run(entries)
+        else:
+            for each in entries:
+                self.queue.put(each)
+        self.vhost.flush()
+
+    def connect(self, name: str) -> None:
+        self.wire = Wire(self.vhost, session=SessionTerms(incoming_window=1_000_000))
+        self._link = self.wire.receive_from("q", name=name)
+
+    def take(self) -> None:
+        """Take all messages; the client does not read them."""
+        self._link.flow(self._count)
+        self.wire.server.receive_data(self.wire.client.data_to_send())
+        self.wire.settle_down()
+        assert self.queue.unsettled == self._count
+
+    def settle(self, outcome: Outcome) -> None:
+        """Settle all of them by one frame."""
+        self.wire.server.receive_data(encode_disposition(0, True, 0, self._count - 1, True, outcome))
+        self.wire.settle_down()
+
+    def later(self) -> None:
+        """Let the broker do what it has put off."""
+        while self.vhost.next_expiry is not None and self.vhost.next_expiry <= self.now:
+            self.vhost.expire()
+            self.vhost.flush()
+
+
+def test_lost_connection() -> None:
+    """What its connection held comes back together: it took 600 steps a message."""
+    holder = Holder(300)
+    holder.take()
+    assert steps(holder.wire.peer.lost) < LOST * 300
+    assert holder.queue.available == holder.queue.redelivered == 300
+
+
+@pytest.mark.parametrize("outcome", [Released(), Modified(delivery_failed=True)], ids=["released", "failed"])
+def test_one_range(outcome: Outcome) -> None:
+    """One frame gives all of it back: it took 380 and 450 steps a message."""
+    holder = Holder(300)
+    holder.take()
+    assert steps(lambda: holder.settle(outcome)) < RANGE * 300
+    assert holder.queue.available == holder.queue.redelivered == 300
+
+
+def test_taken_again() -> None:
+    """What came back goes out in runs, as it did the first time."""
+    holder = Holder(300)
+    first = steps(holder.take)
+    holder.settle(Released())
+    holder.connect("second")
+    assert steps(holder.take) < 2 * first
+
+
+def test_not_for_this_link() -> None:
+    """Each message that comes back for others finds its place among those: it had all of them sorted."""
+    costs = []
+    for count in (50, 150):
+        holder = Holder(count)
+        holder.take()
+        costs.append(steps(lambda holder=holder: holder.settle(Modified(undeliverable_here=True))))  # type: ignore[misc]
+    assert costs[1] < 3.2 * costs[0]
+
+
+@pytest.mark.parametrize("end", ["rejected", "lost"])
+def test_dead_letters(end: str) -> None:
+    """Dead letters take long: those of one frame, or of one lost connection, are moved in many passes, in order."""
+    holder = Holder(MANY, {"x-delivery-limit": 0})
+    holder.take()
+    if end == "lost":
+        holder.wire.peer.lost()
+    else:
+        holder.settle(Rejected())
+    dead = queue_of(holder.vhost, "dead-letter")
+    assert 0 < dead.depth <= MANY // 2
+    assert holder.queue.depth == holder.queue.unsettled == MANY - dead.depth
+    passes = 0
+    while holder.queue.depth:
+        before = dead.depth
+        holder.vhost.expire()
+        holder.vhost.flush()
+        assert before < dead.depth <= before + MANY // 2
+        passes += 1
+    assert passes >= 3
+    assert (dead.depth, holder.queue.unsettled, holder.queue.dead_lettered) == (MANY, 0, MANY)
+
+
+def test_many_small_ranges() -> None:
+    """Many frames in one pass are no way around: together they have as many outcomes applied as one frame."""
+    holder = Holder(MANY)
+    holder.take()
+    for first in range(0, MANY, 100):
+        frame = encode_disposition(0, True, first, first + 99, True, Rejected())
+        holder.wire.server.receive_data(frame)
+    holder.wire.settle_down()
+    assert holder.queue.depth >= MANY // 2
+    holder.later()
+    assert (holder.queue.depth, queue_of(holder.vhost, "dead-letter").depth) == (0, MANY)
+
+
+def test_quorum() -> None:
+    """Each message of a quorum queue is counted in its annotations, which takes long."""
+    holder = Holder(MANY, {"x-queue-type": "quorum"})
+    holder.take()
+    holder.wire.peer.lost()
+    assert 0 < holder.queue.available <= MANY // 2
+    holder.later()
+    assert holder.queue.available == MANY
+    holder.connect("second")
+    holder.take()
+
+
+def test_deleted_meanwhile() -> None:
+    """The queue is deleted before all outcomes are applied."""
+    holder = Holder(MANY)
+    holder.take()
+    holder.settle(Rejected())
+    holder.vhost.delete(holder.queue)
+    holder.later()
+    assert queue_of(holder.vhost, "dead-letter").depth <= MANY // 2
