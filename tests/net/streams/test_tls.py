@@ -175,6 +175,23 @@ async def test_the_end_both_ways(authority: CertificateAuthority, version: ssl.T
                 await stream.receive()
 
 
+@pytest.mark.parametrize("server", [True, False])
+async def test_the_end_in_the_handshake(authority: CertificateAuthority, server: bool) -> None:
+    """A peer that goes away before the handshake is done made no error of TLS: the stream has ended."""
+    files = authority.server(NAME)
+    settings = TLS(certificate=files.certificate, key=files.key) if server else TLS(ca=authority.ca)
+    context = settings.server_context() if server else settings.client_context()
+    ends = socket.socketpair()
+    for end in ends:
+        end.setblocking(False)
+    with ends[1] as there:
+        there.shutdown(socket.SHUT_WR)
+        here = SocketStream(ends[0], None)
+        with pytest.raises(anyio.EndOfStream):
+            await TLSStream.wrap(here, context, hostname=None if server else NAME, server_side=server)
+        await here.aclose()
+
+
 async def test_what_was_changed_on_its_way(authority: CertificateAuthority) -> None:
     """Records before it count; then the error, again and again."""
     async with pair(authority) as (client, server):

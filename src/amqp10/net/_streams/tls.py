@@ -47,7 +47,7 @@ class TLSStream(ByteStream):
         self._fault: Exception | None = None  # raised once all data before it was taken
         self._torn = False  # a record is only half sent
         self._sending = anyio.Lock(fast_acquire=True)
-        self._heard: anyio.Event | None = None  # a sender waits for the peer's data
+        self._heard: anyio.Event | None = None  # set by data of the peer, for a sender that waits for it
 
     @classmethod
     async def wrap(
@@ -194,12 +194,9 @@ class TLSStream(ByteStream):
     async def _shake_hands_again(self) -> None:
         """Wait while the peer renegotiates, as TLS 1.2 allows (RFC 5246 §7.4.1.1); `receive` reads its records."""
         self._heard = heard = anyio.Event()
-        try:
-            await self._flush()
-            if not self._ended:
-                await heard.wait()
-        finally:
-            self._heard = None
+        await self._flush()
+        if not self._ended:
+            await heard.wait()
         if self._ended:
             raise anyio.BrokenResourceError
 
