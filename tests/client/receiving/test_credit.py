@@ -199,6 +199,17 @@ async def test_drain(serve: Serve) -> None:
         assert [(await receiver.receive()).message.body for _ in range(3)] == ["a", "b", "c"]
 
 
+async def test_drain_again(serve: Serve) -> None:
+    """Each drain has an answer of its own."""
+    async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:
+        for _ in range(2):
+            receiver.add_credit(5)
+            await anyio.wait_all_tasks_blocked()
+            assert peer.links["q"].credit == 5
+            await receiver.drain()
+            assert receiver.credit == peer.links["q"].credit == 0
+
+
 async def test_a_late_answer_to_the_drain_before(serve: Serve) -> None:
     """Pitfall 7: a drain that deliveries answered has no claim to a flow; one that comes late does not end the next."""
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:

@@ -11,7 +11,7 @@ import pytest
 from amqp10.engine import CreditChanged
 from amqp10.messaging import Received
 
-from ...kit.client.hosts import connecting, forgetful, hosting
+from ...kit.client.hosts import connecting, detach, forgetful, hosting
 from ...kit.client.peer import Peer
 from ...kit.waiting import until
 
@@ -32,6 +32,23 @@ async def test_manual_credit_at_a_forgetful_peer(monkeypatch: pytest.MonkeyPatch
             link = await hosts.link("q", of=1)
             await until(lambda: link.credit)
             assert link.credit == 1
+
+
+async def test_manual_credit_of_an_aborted_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is granted to the next link if the peer aborts a delivery and detaches with one breath."""
+    async with (
+        hosting(monkeypatch) as hosts,
+        connecting() as connection,
+        connection.receiver("q", credit=0) as receiver,
+    ):
+        receiver.add_credit(3)
+        await hosts.credit("q")
+        link = hosts.peer.links["q"]
+        link.abort(link.send(b"never whole", more=True))
+        detach(hosts, "q")
+        await until(lambda: hosts.peer.links["q"] is not link)
+        await hosts.credit("q")
+        assert receiver.credit == hosts.peer.links["q"].credit == 3
 
 
 async def test_drain_ends_without_credit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from amqp10 import (
 )
 from amqp10.broker import Broker
 from amqp10.client._recovery.restorer import MAX_FRUITLESS
-from amqp10.engine import DeliveriesReceived
+from amqp10.engine import ConnectionTerms, DeliveriesReceived, LinkAttached, ReceiverLink, SessionTerms
 from amqp10.messaging import ACCEPTED
 
 from ...kit.client.hosts import QUICK, connecting, detach, hosting
@@ -92,17 +92,44 @@ async def test_a_link_that_ends_often(monkeypatch: pytest.MonkeyPatch) -> None:
                 pass
 
 
-async def test_a_peer_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("address", ["q", None])
+async def test_a_peer_in_trouble(monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
     """An error that does not concern the address is retried without limit, although no message arrives."""
-    async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
+    async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender(address) as sender:
         hosts.peer.outcome = None
         delivery = await sender.submit("x")
         for often in range(1, 3 * MAX_FRUITLESS):
             await until(lambda: len(hosts.peer.received) == often)  # noqa: B023 - called before the next turn
             if often == 3 * MAX_FRUITLESS - 1:
                 hosts.peer.outcome = ACCEPTED
-            detach(hosts, "q", "amqp:internal-error")
+            detach(hosts, str(address), "amqp:internal-error")
         assert await delivery.outcome() == ACCEPTED
+
+
+async def test_a_message_that_is_not_sent_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be why the link ends, so it is sent again each time."""
+
+    def unread(event: Any) -> bool:
+        if isinstance(event, LinkAttached) and isinstance(event.link, ReceiverLink):
+            event.link.streaming = True  # nobody reads what comes, so the session's window stays closed
+        return isinstance(event, DeliveriesReceived)
+
+    async with hosting(monkeypatch) as hosts:
+        hosts.terms = ConnectionTerms("peer", max_frame_size=512)
+        hosts.session_terms = SessionTerms(incoming_window=1)
+        hosts.prepare = lambda peer: setattr(peer, "on_event", unread)
+        async with connecting() as connection, connection.sender(None) as sender, anyio.create_task_group() as tasks:
+            core: Any = sender._core
+            tasks.start_soon(sender.send, bytes(2000))
+            for often in range(2 * MAX_FRUITLESS):
+                await anyio.wait_all_tasks_blocked()
+                link = hosts.peer.links["None"]
+                assert [delivery.on_wire for delivery in core.engine_link.unsettled.values()] == [False]
+                if often == 2 * MAX_FRUITLESS - 1:
+                    hosts.peer.on_event = lambda event: False
+                detach(hosts, "None", "amqp:not-found")
+                await until(lambda: hosts.peer.links["None"] is not link)  # noqa: B023 - called before the next turn
+        assert hosts.peer.bodies() == [bytes(2000)]
 
 
 @pytest.mark.parametrize("address", ["good", None])

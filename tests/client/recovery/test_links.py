@@ -172,6 +172,16 @@ async def test_a_session_comes_back_with_its_links(monkeypatch: pytest.MonkeyPat
         assert hosts.asked == ["a"]
 
 
+async def test_a_session_that_both_sides_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not begun again, though the peer ends it for a cause that passes."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection:
+        async with connection.session():
+            begun = len(hosts.peer.sessions)
+            hosts.peer.sessions[-1].end(forced("amqp:internal-error"))
+        await anyio.sleep(1)
+        assert len(hosts.peer.sessions) == begun
+
+
 async def test_all_come_back_in_their_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pitfall 20: after a reconnect no consumer is missing: sessions and links are as they were."""
     async with hosting(monkeypatch) as hosts, connecting() as connection:

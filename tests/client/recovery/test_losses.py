@@ -13,6 +13,7 @@ from amqp10 import (
     Error,
     LinkDetached,
     LinkRestored,
+    Sender,
     Symbol,
 )
 from amqp10.broker import Broker
@@ -21,7 +22,7 @@ from amqp10.engine import LinkAttached, SessionBegun
 from amqp10.messaging import ACCEPTED
 from amqp10.testing import FaultProxy
 
-from ...kit.client.hosts import QUICK, connecting, detach, forgetful, hosting
+from ...kit.client.hosts import QUICK, Hosts, connecting, detach, forgetful, hosting
 from ...kit.client.peer import Peer
 from ...kit.inside.client import State
 from ...kit.waiting import until
@@ -189,19 +190,24 @@ async def test_a_link_that_is_lost_with_messages_that_nobody_waits_for(monkeypat
                 assert sender.unsettled == 1
 
 
+async def leave_a_ghost(hosts: Hosts, sender: Sender) -> None:
+    """Lose the connection twice, the second time while the peer has not answered the sender's attach."""
+
+    def prepare(peer: Peer) -> None:
+        if len(hosts.peers) == 1:
+            peer.on_event = lambda event: isinstance(event, LinkAttached)  # which it does not answer
+
+    hosts.prepare = prepare
+    await hosts.cut()
+    await until(lambda: len(hosts.peers) == 2 and sender._core.awaiting_peer)
+    await hosts.cut()
+    await until(lambda: sender.open)
+
+
 async def test_a_link_that_is_stolen_by_its_own_ghost(monkeypatch: pytest.MonkeyPatch) -> None:
     """An attach on a connection that was lost may reach the peer late: that is no thief, and is robbed in turn."""
     async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q", name="out") as sender:
-
-        def prepare(peer: Peer) -> None:
-            if len(hosts.peers) == 1:
-                peer.on_event = lambda event: isinstance(event, LinkAttached)  # which it does not answer
-
-        hosts.prepare = prepare
-        await hosts.cut()
-        await until(lambda: len(hosts.peers) == 2 and sender._core.awaiting_peer)
-        await hosts.cut()
-        await until(lambda: sender.open)
+        await leave_a_ghost(hosts, sender)
         generation = sender._core.generation
         detach(hosts, "q", "amqp:link:stolen")
         await until(lambda: sender._core.generation > generation)  # it is back at once
@@ -210,6 +216,16 @@ async def test_a_link_that_is_stolen_by_its_own_ghost(monkeypatch: pytest.Monkey
         with pytest.raises(LinkDetached, match="stolen"):
             while True:
                 await sender.send("x")
+
+
+async def test_a_link_that_has_a_ghost_and_is_not_stolen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is over for every other cause that does not pass."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q", name="out") as sender:
+        await leave_a_ghost(hosts, sender)
+        detach(hosts, "q", "amqp:unauthorized-access")
+        with pytest.raises(LinkDetached, match="unauthorized"):
+            await until(lambda: not sender.open)
+            await sender.send("x")
 
 
 async def test_a_link_that_was_resumed_and_then_stolen(monkeypatch: pytest.MonkeyPatch) -> None:

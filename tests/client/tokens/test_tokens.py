@@ -386,6 +386,9 @@ async def test_cbs_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
                 (await receiver.receive()).accept()
             assert broker.queue("a").depth == 2
             assert network.connected == 3
+            # The links to the node are attached anew for the next token; nobody restores those that were lost.
+            assert connection._core.recovery is not None
+            assert len(connection._core.recovery.sessions) == 1
 
 
 async def test_cbs_runs_out() -> None:
@@ -420,6 +423,22 @@ async def test_cbs_runs_out() -> None:
         tasks.cancel_scope.cancel()
 
 
+async def test_cbs_ended_for_the_peer_only() -> None:
+    """A link that is refused, because the peer's clock is ahead, attaches with another token, which is put first."""
+    ahead = 0.0
+    async with (
+        Broker(None, tokens=rules(clock=lambda: wall() + ahead), queues=["q"]) as broker,
+        broker.connect("amqp://ns", tokens=CbsTokens(sas_key(), clock=wall), idle_timeout=None) as connection,
+    ):
+        async with connection.sender("q"):
+            pass
+        await anyio.sleep(100)
+        ahead = 550.0
+        async with connection.sender("q") as sender:
+            await sender.send(Message("x"))
+        assert broker.queue("q").depth == 1
+
+
 async def test_cbs_refused() -> None:
     """A token that the peer refuses is an error where the link is entered, in the peer's words."""
     wrong = CbsTokens(Source(scope="read:*/*"), clock=wall)
@@ -439,10 +458,12 @@ async def test_cbs_refused() -> None:
 async def test_cbs_nobody_there() -> None:
     """A peer without the node refuses its links, and a dialect without links is not asked."""
     async with Broker(None, auto_create=False, queues=["q"]) as broker:
-        async with broker.connect("amqp://ns", tokens=CbsTokens(sas_key(), clock=wall)) as connection:
-            with pytest.raises(AuthenticationFailed, match="no node"):
-                async with connection.sender("q"):
-                    pytest.fail("nobody takes tokens")
+        tokens = CbsTokens(sas_key(), clock=wall)
+        async with broker.connect("amqp://ns", tokens=tokens, channel_max=1) as connection:
+            for _ in range(3):  # each time on the second of two sessions, which is ended
+                with pytest.raises(AuthenticationFailed, match="no node"):
+                    async with connection.sender("q"):
+                        pytest.fail("nobody takes tokens")
         async with broker.connect("amqp://ns", dialect="0-9-1", tokens=CbsTokens(sas_key(), clock=wall)) as connection:
             with pytest.raises(Unsupported, match="LoginTokens"):
                 async with connection.sender("q"):
