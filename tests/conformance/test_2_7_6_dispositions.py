@@ -39,6 +39,21 @@ def test_range_out(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     assert spoken == {0: (39, type(ACCEPTED)), 40: (40, type(RELEASED)), 41: (99, type(ACCEPTED))}
 
 
+@pytest.mark.spec("2.7.6", "a delivery that is settled as the last one was joins its range")
+def test_settled_like_the_last(receiving: tuple[EngineScript, ReceiverLink]) -> None:
+    """It is unsettled no more, neither here nor, with the disposition, at the sender."""
+    script, link = receiving
+    for number in range(3):
+        script.transfer(number)
+    first, *others = link.incoming
+    link.settle(first, ACCEPTED)
+    for each in others:
+        assert link.settle_like_last(each.delivery_id, each.tag, ACCEPTED)
+    assert link.unsettled == {}
+    script.expect(Disposition, role=True, first=0, last=2, settled=True, state=ACCEPTED)
+    script.expect_nothing()
+
+
 @pytest.mark.spec("2.7.6", "settled out of order, ranges are still ranges")
 def test_range_out_of_order(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     """The order of settling makes no difference within one write."""

@@ -42,4 +42,4 @@ from amqp10.broker.azure._links import NamespaceLinks
 from amqp10.broker.azure._messages import BATCH_FORMAT, MAX_ADDED_PROPERTIES, MAX_IN_BATCH
 from amqp10.broker.azure._namespace import Namespace
 from amqp10.broker.azure._service_bus.entity import MAX_REASON_LENGTH, Entity
-from amqp10.broker.azure._service_bus.groups import Receiver
+from amqp10.broker.azure._service_bus.groups import Receiver, SessionReceiver

@@ -19,6 +19,7 @@ from ....kit.inside.broker import (
     NotTaken,
     QueuedMessage,
     Refused,
+    SessionReceiver,
     VirtualHostCore,
     VirtualHostSettings,
 )
@@ -454,6 +455,38 @@ class TestReceivers:
         bench.vhost.delete(bench.queue)
         assert isinstance(taker.error, Error)
         assert (bench.queue.depth, bench.vhost.admission.memory.octets) == (0, 0)
+
+
+class Accepting(Taker, SessionReceiver):
+    """Takes the messages of one session."""
+
+    def accepted(self, session_id: str, until: float) -> None:
+        pass
+
+    def refused(self, error: Error) -> None:
+        raise AssertionError
+
+    def lock_lost(self, error: Error) -> None:
+        self.error = error
+
+
+class TestSessions:
+    @pytest.mark.parametrize("bench", [{"requires_session": True}], indirect=True)
+    def test_locks_are_lost(self, bench: Bench) -> None:
+        """Those that are held: their receivers are told, and are given and asked nothing more."""
+        for name in ("held", "free"):
+            bench.send(Message(b"x", group_id=name))
+        taker = Accepting(1)
+        bench.queue.accept(taker, "held", 60.0)
+        bench.queue.in_line(taker, drain=True)
+        assert bench.queue.lose_locks() == 1
+        assert isinstance(taker.error, Error)
+        assert not bench.queue.in_use
+        bench.queue.in_line(taker)
+        bench.vhost.flush()
+        bench.queue.remove_receiver(taker)
+        assert (taker.taken, taker.drained) == ([], 0)
+        assert bench.queue.lose_locks() == 0
 
 
 def test_source_of_forwarded_dead_letters() -> None:
