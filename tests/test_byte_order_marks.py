@@ -10,7 +10,6 @@ import pytest
 
 from amqp10 import from_environment
 from amqp10.broker import User, read_config, read_users
-from amqp10.cli._jsonform import from_json
 
 USERS = {"ann": {"password": "secret"}}
 
@@ -49,7 +48,3 @@ def test_secrets_of_the_environment(tmp_path: Path) -> None:
     path.write_bytes(BOM_UTF8 + b"gr\xc3\xbcn\n")
     url, _ = from_environment({"AMQP10_URL": "amqp://ann@host", "AMQP10_PASSWORD_FILE": str(path)})
     assert url == ["amqp://ann:gr%C3%BCn@host"]
-
-
-def test_json_lines() -> None:
-    assert from_json('\ufeff{"body": "x"}').body == "x"

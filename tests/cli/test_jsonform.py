@@ -124,3 +124,8 @@ def test_nothing_to_obey(text: str) -> None:
     assert (text in line) == text.isprintable()
     again = from_json(line)
     assert (again.body, again.subject, again.application_properties) == (text, text, {text: text})
+
+
+def test_byte_order_mark() -> None:
+    """One before the first line, as some editors write it, is ignored."""
+    assert from_json('\ufeff{"body": "x"}').body == "x"

@@ -360,7 +360,7 @@ async def test_larger_than_what_is_free(lives: Lives, monkeypatch: pytest.Monkey
     async with Broker(azure=config, store=lives.path, limits=limits, tokens=tokens) as broker:
         text = connection_string(broker.url, RULE)
         async with ServiceBus(text) as bus:
-            for address, most in (("orders", 1_200_000), ("events", 600_000)):
+            for address, most in (("orders", 1_000_000), ("events", 500_000)):
                 async with bus.sender(address) as sender:
                     with pytest.raises(MessageRejected, match="no room for"):
                         await sender.send(Message(bytes(most + 200_000)))

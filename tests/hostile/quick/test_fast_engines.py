@@ -24,6 +24,7 @@ from amqp10.dialects.fast.wire.commands import (
     HandleBrowse,
     HandleClose,
     HandleConsume,
+    HandleIndex,
     HandleNotify,
     HandleOpen,
     HandlePrepare,
@@ -339,3 +340,33 @@ def test_messages_without_end(settle_mode: SenderSettleMode) -> None:
     assert isinstance(ended.error, LinkDetached)
     assert ended.error.condition == "amqp:resource-limit-exceeded"
     assert 1000 < len(receiver.incoming) < 1010
+
+
+def test_messages_that_a_browser_did_not_ask_for() -> None:
+    """A browser asks for each message by its number: its link ends when far more came."""
+    client = connected()
+    source = Source("q", distribution_mode="copy")
+    browser = client.begin().attach_receiver(LinkTerms("more", source, Target(), "settled"))
+    client.receive_data(encode_command(ChannelReply(channel_id=5, confirm_tag=1, reply_code=200)))
+    client.receive_data(encode_command(HandleReply(handle_id=4, confirm_tag=1, reply_code=200)))
+    client.receive_data(encode_command(HandleIndex(handle_id=4, message_list=b"1-1200")))
+    assert browser.attached
+    browser.flow(2000)
+    client.data_to_send()
+    client.events()
+    octets = MessageHead().write()
+
+    def notify(number: int) -> None:
+        client.receive_data(
+            encode_command(HandleNotify(handle_id=4, message_nbr=number, fragment_size=len(octets)), octets)
+        )
+
+    for number in range(1, 1201):
+        notify(number)
+    assert len(browser.incoming) == 1200
+    for number in range(5000, 6500):
+        notify(number)
+    (ended,) = [event for event in client.events() if isinstance(event, LinkEnded)]
+    assert isinstance(ended.error, LinkDetached)
+    assert ended.error.condition == "amqp:resource-limit-exceeded"
+    assert 2200 <= len(browser.incoming) < 2210

@@ -13,6 +13,7 @@ from ..message.destinations import apply_filters
 from ..wire.command_table import Command
 from ..wire.commands import HandleBrowse, HandleIndex, HandleNotify, HandleOpen, HandleQuery
 from ..wire.message_list import read_numbers
+from .acks import TOLERANCE
 from .receiver import ClientReceiver
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class ClientBrowser(ClientReceiver):
     def begin(self, opening: HandleOpen) -> None:
         self._known: deque[int] = deque()  # numbers of messages to be shown
         self._shown: dict[int, int] = {}  # confirm-tags of the messages asked for, by number
+        self._not_asked_for = 0  # messages that came without having been asked for
         self._last = 0
         self._querying = False
         self._listed_all = False  # all messages that were in the queue are known
@@ -82,7 +84,13 @@ class ClientBrowser(ClientReceiver):
             tag = self._shown.pop(command.message_nbr, None)
             if tag is not None:
                 handle.replies.drop(tag)
+            else:
+                self._not_asked_for += 1
         super()._on_notify(handle, command, content)
+
+    def _exceeded(self) -> bool:
+        # Each message is asked for by its number, so there is no prefetch.
+        return self._not_asked_for > TOLERANCE
 
     def _on_index(self, handle: ClientHandle, command: HandleIndex, content: bytes) -> None:
         numbers = [number for number in read_numbers(command.message_list) if number > self._last]

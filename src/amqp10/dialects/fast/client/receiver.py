@@ -188,7 +188,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
             )
         if self.handle.closing:
             return
-        if self._coming is None and self.acks.exceeded:
+        if self._coming is None and self._exceeded():
             self._refuse(Error(Symbol("amqp:resource-limit-exceeded"), "far more messages than the prefetch allows"))
             return
         if self._coming is None and command.recovery:
@@ -217,6 +217,10 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
                 assembly.check()
         elif not command.partial:
             self._on_whole(command, delivery, assembly)
+
+    def _exceeded(self) -> bool:
+        """Return whether the server has sent far more than it was asked for."""
+        return self.acks.exceeded
 
     def _on_whole(self, command: HandleNotify, delivery: IncomingDelivery, assembly: Assembly) -> None:
         """Hand out a complete message; give it back if the kept part was of another message with the same head."""
