@@ -182,31 +182,31 @@ class Havoc:
         await anyio.sleep(0.03)
         self.proxy.refusing = False
 
-    def _visits(self) -> list[Any]:
+    def _connections(self) -> list[Any]:
         return [
-            visit
-            for visit in self.broker._door._visits
-            if visit._engine.remote is not None and visit._engine.remote.container_id == "havoc"
+            connection
+            for connection in self.broker._manager._opened
+            if connection._engine.remote is not None and connection._engine.remote.container_id == "havoc"
         ]
 
     async def _detach(self) -> None:
-        for visit in self._visits():
+        for connection in self._connections():
             links = [
                 link
-                for session in visit._engine.connection._by_local_channel.values()
+                for session in connection._engine.connection._by_local_channel.values()
                 for link in session._by_handle.values()
                 if link.attached
             ]
             if links:
                 self.random.choice(links).detach(closed=False, error=forced())
-                visit._pump.wake()
+                connection._pump.wake()
 
     async def _end(self) -> None:
-        for visit in self._visits():
-            sessions = list(visit._engine.connection._by_local_channel.values())
+        for connection in self._connections():
+            sessions = list(connection._engine.connection._by_local_channel.values())
             if sessions:
                 self.random.choice(sessions).end(Error(Symbol("amqp:internal-error"), "for a test"))
-                visit._pump.wake()
+                connection._pump.wake()
 
     # Sending
 
@@ -390,10 +390,10 @@ class Havoc:
             assert receiver._core.consumer.waiter is None
             spare = receiver._core.consumer.taken if receiver._core.credit.automatic else 0
             assert receiver.credit + receiver.buffered + spare == CREDIT
-        (visit,) = self._visits()
+        (connection,) = self._connections()
         there = {
             link.name: link
-            for session in visit._engine.connection._by_local_channel.values()
+            for session in connection._engine.connection._by_local_channel.values()
             for link in session._by_handle.values()
         }
         links: list[Any] = [*self.senders, *self.receivers]

@@ -211,8 +211,8 @@ class Census:
 
 
 def take_census(connection: Connection, broker: Broker, senders: list[Sender]) -> Census:
-    (visit,) = broker._door._visits
-    engines: Any = connection._core._engine, visit._engine
+    (server,) = broker._manager._opened
+    engines: Any = connection._core._engine, server._engine
     ends = [engine.connection for engine in engines]
     links = [[link for each in end._by_local_channel.values() for link in each._by_handle.values()] for end in ends]
     here, there = links
@@ -227,8 +227,8 @@ def take_census(connection: Connection, broker: Broker, senders: list[Sender]) -
 
 def check_credit(broker: Broker, senders: list[Sender], receivers: list[Receiver]) -> None:
     """Both ends count alike, and receivers have granted what they always grant."""
-    (visit,) = broker._door._visits
-    engine: Any = visit._engine
+    (server,) = broker._manager._opened
+    engine: Any = server._engine
     there = {
         link.name: link for each in engine.connection._by_local_channel.values() for link in each._by_handle.values()
     }
@@ -340,7 +340,9 @@ async def calm(broker: Broker, senders: list[Sender], receivers: list[Receiver])
     with anyio.fail_after(60):
         while True:
             await anyio.sleep(0.01)
-            standing = len(broker._door._visits) == 1 and all(link.open and not link._core.interrupted for link in ours)
+            standing = len(broker._manager._opened) == 1 and all(
+                link.open and not link._core.interrupted for link in ours
+            )
             watched = any(link.connection._core._scopes for link in ours)
             if standing and not watched and not any(sender.unsettled for sender in senders):
                 break

@@ -52,7 +52,7 @@ from ._queues.node import Limits
 from ._serving.access import Access
 from ._serving.connections import IN_MEMORY, ConnectionManager
 from ._serving.listeners import Listeners, ListenerSettings
-from ._serving.memory import memory_streams
+from ._serving.memory_stream import memory_streams
 from ._store.load import load
 from ._store.store import MAX_STORED, Store
 from ._tokens.rules import TokenRules
@@ -363,8 +363,8 @@ class Broker:
         spoken = [dialect(name) for name in (dialects if dialects is not None else dialect_names())]
         if not spoken:
             raise ValueError("dialects must name one or more dialects, or be None for all, not an empty sequence")
-        self._door = ConnectionManager(self._vhost, access.authenticator(), terms, max_connections, spoken, limits)
-        self._entrance = Listeners(self._door, listening, context, end_point)
+        self._manager = ConnectionManager(self._vhost, access.authenticator(), terms, max_connections, spoken, limits)
+        self._listeners = Listeners(self._manager, listening, context, end_point)
         self._store_path = fspath(store) if store is not None else None
         self._stores: list[Store] = []  # while the broker runs
         self._handshake_timeout = handshake_timeout
@@ -389,7 +389,7 @@ class Broker:
         self._entered = True
         self._open_stores()
         try:
-            await self._entrance.open()
+            await self._listeners.open()
         except BaseException:
             self._close_stores()
             raise
@@ -416,7 +416,7 @@ class Broker:
             for name, vhost in self._vhosts.items():
                 least_room = vhost.peers.disk_free
                 store = Store(store_of(self._store_path, name), vhost.clock, least_room=least_room)
-                store.on_failure = partial(self._door.cut, store)
+                store.on_failure = partial(self._manager.cut, store)
                 store.on_room = partial(self._room_changed, store, vhost)
                 self._stores.append(store)
                 load(store, vhost)
@@ -429,7 +429,7 @@ class Broker:
     def _room_changed(self, store: Store, vhost: VirtualHostCore) -> None:
         """Stop senders while the disk has little room, so that receivers can free some; or let senders go on."""
         if vhost.admission.block("disk", store.short):
-            self._door.blocked_or_not()
+            self._manager.blocked_or_not()
         text = f"senders are stopped: {store.short}" if store.short is not None else "senders may go on"
         _log.warning("%s: %s", store.path, text)
 
@@ -441,10 +441,10 @@ class Broker:
 
     async def _run(self, *, task_status: TaskStatus[None]) -> None:
         try:
-            with self._background, accepting(self._entrance.urls):
+            with self._background, accepting(self._listeners.urls):
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
-                    self._entrance.begin(tasks)
+                    self._listeners.begin(tasks)
                     tasks.start_soon(self._keep_time)
                     for store in self._stores:
                         tasks.start_soon(store.run)
@@ -454,9 +454,9 @@ class Broker:
                 attempt("the outcomes that were still to be applied", vhost.pending.finish)
             self._close_stores()
 
-    async def _take_memory(self, stream: ByteStream) -> None:
+    async def _serve_in_memory(self, stream: ByteStream) -> None:
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
-            await self._door.serve(stream, IN_MEMORY, scope)
+            await self._manager.serve(stream, IN_MEMORY, scope)
 
     def _on_alarm(self) -> None:
         if self._alarm is not None:
@@ -475,7 +475,7 @@ class Broker:
                     changed = True
                     _log.warning("%s", text)
             if changed:
-                self._door.blocked_or_not()
+                self._manager.blocked_or_not()
             with anyio.move_on_at(min((each for each in deadlines if each is not None), default=math.inf)):
                 await self._alarm.wait()
 
@@ -490,7 +490,7 @@ class Broker:
         if self._tasks is None:
             raise RuntimeError("the broker runs only inside `async with`")
         ours, theirs = memory_streams()
-        self._tasks.start_soon(self._take_memory, ours)
+        self._tasks.start_soon(self._serve_in_memory, ours)
         return theirs
 
     @overload
@@ -540,13 +540,13 @@ class Broker:
         """
         for vhost in self._vhosts.values():
             vhost.admission.block("user", reason)
-        self._door.blocked_or_not()
+        self._manager.blocked_or_not()
 
     def unblock(self) -> None:
         """Take messages again, unless memory or the disk is short (`BrokerLimits.memory`, `disk_free`)."""
         for vhost in self._vhosts.values():
             vhost.admission.block("user", None)
-        self._door.blocked_or_not()
+        self._manager.blocked_or_not()
 
     @property
     def blocked(self) -> str | None:
@@ -569,7 +569,7 @@ class Broker:
         if access.users is None:
             raise ValueError("this broker was made without users: make it with Broker(users={...})")
         before, access.users = access.users, dict(users)
-        return self._door.replace_users(access.authenticator(), partial(may_the_same, before, access.users))
+        return self._manager.replace_users(access.authenticator(), partial(may_the_same, before, access.users))
 
     @checked
     def replace_certificate(self, tls: TLSSettings) -> None:
@@ -583,12 +583,12 @@ class Broker:
         if self._external is not (context.verify_mode != ssl.CERT_NONE):
             was = "without TLS" if self._external is None else "with TLS that asks clients otherwise for certificates"
             raise ValueError(f"this broker was made {was}: make a new one")
-        self._entrance.replace_tls(context, end_point)
+        self._listeners.replace_tls(context, end_point)
 
     # Facts
 
     def __repr__(self) -> str:
-        where = ", ".join(self._entrance.urls) or "listens nowhere"
+        where = ", ".join(self._listeners.urls) or "listens nowhere"
         return f"<Broker: {where}>"
 
     @property
@@ -609,14 +609,14 @@ class Broker:
         Raises:
             LookupError: it does not listen, or not yet; `connect` needs no URL.
         """
-        if not self._entrance.urls:
+        if not self._listeners.urls:
             raise LookupError("the broker does not listen: use connect()")
-        return self._entrance.urls[0]
+        return self._listeners.urls[0]
 
     @property
     def urls(self) -> tuple[str, ...]:
         """All URLs to connect to."""
-        return self._entrance.urls
+        return self._listeners.urls
 
     @property
     def websocket_url(self) -> str:
@@ -625,7 +625,7 @@ class Broker:
         Raises:
             LookupError: it accepts no WebSockets, or not yet.
         """
-        for url in self._entrance.urls:
+        for url in self._listeners.urls:
             if url.startswith("ws"):
                 return url
         raise LookupError("the broker does not accept WebSockets: make it with Broker(websocket=True)")
@@ -633,12 +633,12 @@ class Broker:
     @property
     def connections(self) -> int:
         """The number of open connections."""
-        return self._door.opened
+        return self._manager.opened
 
     @property
     def refused_logins(self) -> int:
         """Logins refused since the broker began; its log says where each came from."""
-        return self._door.refused_logins
+        return self._manager.refused_logins
 
     @property
     def unroutable(self) -> int:
@@ -715,7 +715,7 @@ class Broker:
         """
         if self._opener != anyio.get_current_task().id:
             self._tasks = None
-            self._entrance.remove_socket()
+            self._listeners.remove_socket()
             self._background.cancel()
             raise LocalProtocolError(
                 "a broker must be closed by the task that opened it: keep its `async with` in one task, such as the "
@@ -724,16 +724,16 @@ class Broker:
         self._shield.shield = True
         self._tasks = None
         try:
-            self._entrance.stop()
+            self._listeners.stop()
             with anyio.move_on_after(self._close_timeout):
-                await self._door.close()
+                await self._manager.close()
         finally:
             await self._stop()
 
     async def _stop(self) -> None:
         """End the background tasks, and raise their error if there is one."""
         self._shield.shield = True
-        self._entrance.remove_socket()
+        self._listeners.remove_socket()
         self._background.cancel()
         try:
             with Ungrouped():

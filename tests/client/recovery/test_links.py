@@ -85,14 +85,14 @@ async def test_a_link_that_is_detached_keeps_its_name(monkeypatch: pytest.Monkey
         async with connection.sender("q") as sender, connection.receiver("q") as receiver:
             await sender.send("x")
             await receiver.receive()
-            (visit,) = broker._door._visits
-            engine: Any = visit._engine
+            (server,) = broker._manager._opened
+            engine: Any = server._engine
             sessions = engine.connection._by_local_channel.values()
             (link,) = [
                 each for session in sessions for each in session._by_handle.values() if each.name == receiver.name
             ]
             link.detach(closed=False, error=forced())
-            visit._pump.wake()
+            server._pump.wake()
             with anyio.fail_after(60):
                 again = await receiver.receive()
             assert (receiver.name, again.message.body) == (link.name, "x")

@@ -250,8 +250,8 @@ async def test_a_link_that_was_resumed_and_then_detached() -> None:
             delivery = await receiver.receive()
             proxy.cut()
             assert (await restored(events, receiver)).resumed
-            (visit,) = broker._door._visits
-            engine: Any = visit._engine
+            (server,) = broker._manager._opened
+            engine: Any = server._engine
             (link,) = [
                 each
                 for session in engine.connection._by_local_channel.values()
@@ -259,7 +259,7 @@ async def test_a_link_that_was_resumed_and_then_detached() -> None:
                 if each.name == receiver.name
             ]
             link.detach(closed=False, error=Error(Symbol("amqp:link:detach-forced")))
-            visit._pump.wake()
+            server._pump.wake()
             assert (await restored(events, receiver)).resumed
             delivery.accept()
             await delivery.wait_settled()

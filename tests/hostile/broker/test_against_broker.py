@@ -165,7 +165,7 @@ async def test_a_client_that_says_nothing(hasty: Broker) -> None:
         while True:
             await stream.receive()
     await stream.aclose()
-    await until(lambda: not hasty._door._visits)
+    await until(lambda: not hasty._manager._opened)
 
 
 async def test_slow_loris(hasty: Broker) -> None:
@@ -179,7 +179,7 @@ async def test_slow_loris(hasty: Broker) -> None:
                 await stream.receive()
     assert 1.5 <= anyio.current_time() - began < 3
     await stream.aclose()
-    await until(lambda: not hasty._door._visits)
+    await until(lambda: not hasty._manager._opened)
 
 
 async def test_endless_sasl(broker: Broker) -> None:

@@ -85,14 +85,14 @@ class ConnectionManager:
             self._most_of_user = math.ceil(most * _SHARE_OF_USER)
         self._dialects = dialects
         self._failed_logins = FailedLogins(anyio.current_time)
-        self._visits: dict[Connection, None] = {}
+        self._opened: dict[Connection, None] = {}
         self._closing = False
-        self._quiet: anyio.Event | None = None
+        self._all_ended: anyio.Event | None = None
 
     @property
     def opened(self) -> int:
         """The number of open connections."""
-        return len(self._visits)
+        return len(self._opened)
 
     async def serve(
         self, stream: ByteStream, facts: StreamFacts, scope: anyio.CancelScope, received: bytes = b""
@@ -164,29 +164,29 @@ class ConnectionManager:
         engine.receive_data(received)
         return engine
 
-    def make_peer(self, engine: Engine, carrier: PeerTransport, tokens: PeerTokens | None) -> PeerConnection:
+    def make_peer(self, engine: Engine, transport: PeerTransport, tokens: PeerTokens | None) -> PeerConnection:
         """Return the broker's view of a connection."""
-        return PeerConnection(engine, self._vhost, self._terms, carrier, tokens)
+        return PeerConnection(engine, self._vhost, self._terms, transport, tokens)
 
-    def admit(self, visit: Connection, remote: ConnectionTerms | None) -> Error | None:
+    def admit(self, connection: Connection, remote: ConnectionTerms | None) -> Error | None:
         """Admit a peer that has opened; return the error that refuses it, or None."""
-        if visit.store is not None and visit.store.failure is not None:
-            return _no_resources(f"the store takes no changes: {visit.store.failure}")
+        if connection.store is not None and connection.store.failure is not None:
+            return _no_resources(f"the store takes no changes: {connection.store.failure}")
         refusal = self._refusal(remote)
         if refusal is not None:
             return refusal
         full = _no_resources("the broker takes no more connections")
         if self._max_connections is not None and self.opened >= self._max_connections:
             return full
-        if not visit.in_memory:
+        if not connection.in_memory:
             if self._most_sockets is not None and self._sockets >= self._most_sockets:
                 return full
-            user, most = visit.user, self._most_of_user
+            user, most = connection.user, self._most_of_user
             if user is not None and most is not None and self._of_users[user] >= most:
                 return _no_resources(f"the broker takes no more connections of user {user!r:.80}: the limit is {most}")
             self._sockets += 1
             self._of_users[user] += 1
-        self._visits[visit] = None
+        self._opened[connection] = None
         return full if self._closing else None
 
     def _refusal(self, remote: ConnectionTerms | None) -> Error | None:
@@ -206,8 +206,8 @@ class ConnectionManager:
 
     def blocked_or_not(self) -> None:
         """Tell all peers that the broker is blocked, or takes messages again."""
-        for visit in list(self._visits):
-            attempt("telling a connection whether messages are taken", visit.blocked_or_not)
+        for connection in list(self._opened):
+            attempt("telling a connection whether messages are taken", connection.blocked_or_not)
 
     def replace_users(self, authenticator: Authenticator, may_stay: Callable[[str | None], bool]) -> int:
         """Authenticate new connections by `authenticator` from now on; return how many connections are closed.
@@ -216,31 +216,31 @@ class ConnectionManager:
             may_stay: returns whether the connections of a user may stay.
         """
         self._authenticator = authenticator
-        over = [visit for visit in self._visits if not visit.in_memory and not may_stay(visit.user)]
+        over = [connection for connection in self._opened if not connection.in_memory and not may_stay(connection.user)]
         error = Error(
             Symbol("amqp:connection:forced"), "the user was removed, or its permissions have changed: log in again"
         )
-        for visit in over:
-            attempt("closing a connection", visit.close, error)
+        for connection in over:
+            attempt("closing a connection", connection.close, error)
         return len(over)
 
-    def remove(self, visit: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """Remove a connection that ended."""
-        if visit in self._visits:
-            del self._visits[visit]
-            if not visit.in_memory:
+        if connection in self._opened:
+            del self._opened[connection]
+            if not connection.in_memory:
                 self._sockets -= 1
-                self._of_users[visit.user] -= 1
-                if not self._of_users[visit.user]:
-                    del self._of_users[visit.user]
-        if not self._visits and self._quiet is not None:
-            self._quiet.set()
+                self._of_users[connection.user] -= 1
+                if not self._of_users[connection.user]:
+                    del self._of_users[connection.user]
+        if not self._opened and self._all_ended is not None:
+            self._all_ended.set()
 
     def cut(self, store: Journal) -> None:
         """Cut all connections to a virtual host whose store failed: what they wait for was not written."""
-        for visit in list(self._visits):
-            if visit.store is store:
-                visit.cut()
+        for connection in list(self._opened):
+            if connection.store is store:
+                connection.cut()
 
     async def close(self) -> None:
         """Close all connections, and wait for their peers to do the same.
@@ -248,11 +248,13 @@ class ConnectionManager:
         Cancelling: the waiting ends.
         """
         self._closing = True
-        self._quiet = anyio.Event()
-        for visit in list(self._visits):
-            attempt("closing a connection", visit.close, Error("amqp:connection:forced", "the broker is shutting down"))
-        if self._visits:
-            await self._quiet.wait()
+        self._all_ended = anyio.Event()
+        for connection in list(self._opened):
+            attempt(
+                "closing a connection", connection.close, Error("amqp:connection:forced", "the broker is shutting down")
+            )
+        if self._opened:
+            await self._all_ended.wait()
 
 
 class Connection:
@@ -269,7 +271,7 @@ class Connection:
 
     def __init__(
         self,
-        door: ConnectionManager,
+        manager: ConnectionManager,
         stream: ByteStream,
         engine: Engine,
         facts: StreamFacts,
@@ -277,7 +279,7 @@ class Connection:
         login: Login,
         tokens: PeerTokens | None,
     ) -> None:
-        self._door = door
+        self._manager = manager
         self._engine = engine
         self._facts = facts
         self.in_memory = facts is IN_MEMORY
@@ -285,7 +287,7 @@ class Connection:
         self._login = login
         self._pump = Pump(stream, engine, self._handle, self._before_write)
         self._tokens = tokens
-        self._peer = door.make_peer(engine, self, tokens)
+        self._peer = manager.make_peer(engine, self, tokens)
         self._tasks = anyio.create_task_group()
         self._waiting = False
         self._admitted = False
@@ -327,7 +329,7 @@ class Connection:
             text = f"the connection from {self._facts.peer}{user} was lost: {last.error}"
             fields = {"peer": str(self._facts.peer), "error": type(last.error).__name__}
             notice("connection_lost", logging.INFO, text, **fields)
-        if self._engine.output_size > self._door.max_output:
+        if self._engine.output_size > self._manager.max_output:
             # Messages wait in queues while the output is full, so this output is answers to requests.
             _log.warning("%s asks and does not read; cut off", self._facts.peer)
             self._scope.cancel()
@@ -375,17 +377,17 @@ class Connection:
                 await anyio.lowlevel.checkpoint()
 
     def opened(self) -> Error | None:
-        refusal = self._door.admit(self, self._engine.remote)
+        refusal = self._manager.admit(self, self._engine.remote)
         if refusal is None:
             self._admitted = True
-            self._door.handshakes.end(self._scope)
+            self._manager.handshakes.end(self._scope)
             self._scope.deadline = math.inf
             if self._tokens is not None:
                 self._tasks.start_soon(self._watch_tokens, self._tokens)
         return refusal
 
     def ended(self) -> None:
-        self._door.remove(self)
+        self._manager.remove(self)
 
     def blocked_or_not(self) -> None:
         """Tell the peer that the broker is blocked, or takes messages again."""

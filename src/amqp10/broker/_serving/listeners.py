@@ -52,7 +52,7 @@ class Listeners:
     """The listeners of a broker.
 
     Args:
-        door: serves the accepted streams.
+        manager: serves the accepted streams.
         tls: the context for TLS, which TCP then requires.
         end_point: the channel binding of the certificate for SCRAM-PLUS; None: it is not offered.
 
@@ -62,13 +62,13 @@ class Listeners:
 
     def __init__(
         self,
-        door: ConnectionManager,
+        manager: ConnectionManager,
         settings: ListenerSettings,
         tls: ssl.SSLContext | None,
         end_point: bytes | None,
     ) -> None:
         self.urls: tuple[str, ...] = ()
-        self._door = door
+        self._manager = manager
         self._settings = settings
         self._tls = tls
         self._end_point = end_point
@@ -117,10 +117,10 @@ class Listeners:
         if not self._failing:
             self._failing = True
             _log.warning("accepting a connection failed, and is tried again: %s", reason)
-        self._door.handshakes.cut_some_off()
+        self._manager.handshakes.cut_some_off()
 
     async def _take(self, stream: ByteStream) -> None:
-        settings, handshakes = self._settings, self._door.handshakes
+        settings, handshakes = self._settings, self._manager.handshakes
         self._failing = False
         with anyio.CancelScope(deadline=anyio.current_time() + settings.handshake_timeout) as scope:
             handshakes.begin(scope, _address_of(stream))
@@ -129,7 +129,7 @@ class Listeners:
                 received = b""
                 if settings.origins is not None:
                     stream, received = await accept_websocket(stream, settings.origins, facts)
-                await self._door.serve(stream, facts, scope, received)
+                await self._manager.serve(stream, facts, scope, received)
             except ConnectionLost as error:
                 _log.debug("%s", error)
             except Exception as error:  # any error costs only this connection

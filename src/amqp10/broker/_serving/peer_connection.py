@@ -71,16 +71,16 @@ class PeerConnection(EngineOwner):
         engine: Engine,
         vhost: VirtualHostCore,
         terms: PeerTerms,
-        carrier: PeerTransport,
+        transport: PeerTransport,
         tokens: PeerTokens | None = None,
     ) -> None:
         self.engine = engine
         self.tokens = tokens
         self.unread_octets = 0
-        self.wake = carrier.wake
+        self.wake = transport.wake
         self.number = next(_numbers)
         self._terms = terms
-        self._carrier = carrier
+        self._transport = transport
         self.maker = Maker()
         self.transactions: dict[bytes, LocalTransaction] = {}
         self.end_of_pass: list[Callable[[], None]] = []
@@ -115,7 +115,7 @@ class PeerConnection(EngineOwner):
 
     @property
     def full(self) -> bool:
-        return self._carrier.blocked()
+        return self._transport.blocked()
 
     def handle(self, events: Iterable[Event]) -> None:
         """Handle events; at the end all nodes that changed have had their pass."""
@@ -155,14 +155,14 @@ class PeerConnection(EngineOwner):
         self.engine.partial_keeper = None
         self.links.end_all(lambda link: not link.session.suspended)
         self.links.forget_sessions()
-        carrier = self._carrier
+        transport = self._transport
         if self._vhost.sessions.connection_lost(self):
-            self._carrier = absent = Disconnected()
+            self._transport = absent = Disconnected()
             self.wake = absent.wake
         else:
             self._let_go()
         self._vhost.flush()
-        carrier.ended()
+        transport.ended()
 
     def _let_go(self) -> None:
         """End what belongs to the connection."""
@@ -185,9 +185,9 @@ class PeerConnection(EngineOwner):
 
     # Sessions that outlive their connection
 
-    def is_on(self, carrier: PeerTransport) -> bool:
+    def is_on(self, transport: PeerTransport) -> bool:
         """Return whether the peer is on that transport; not after its sessions continued on another connection."""
-        return self._carrier is carrier
+        return self._transport is transport
 
     def session_taken_over(self, session: Session) -> None:
         attempt("what came before the session was taken over", self._catch_up)
@@ -265,7 +265,7 @@ class PeerConnection(EngineOwner):
             self.rights.check_enters()
         except Refused as error:
             refusal = refusal or error.error
-        refusal = refusal or self._carrier.opened()
+        refusal = refusal or self._transport.opened()
         if refusal is not None:
             self.engine.refuse(refusal, self._terms.connection)
             return
