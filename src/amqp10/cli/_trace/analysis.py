@@ -14,7 +14,8 @@ from ...engine.trace_analysis import Findings, Frame, TraceAnalysis, take_apart
 class ConnectionAnalysis:
     """The analysis of one connection, which takes its frames in order.
 
-    No line says which dialect it is of, and no two dialects have a name with another meaning: each sees all lines.
+    A line does not say of which dialect it is. So the analysis of every dialect sees all lines, and takes those whose
+    name it knows (`TraceAnalysis.handlers`): no name means different things in two dialects.
     """
 
     def __init__(self, kinds: list[type[TraceAnalysis]]) -> None:

@@ -91,7 +91,7 @@ class OpenTransactions(Generic[Work]):
 
 
 class LocalCoordinator(PlainSender, Generic[Work]):
-    """The client's link: this side answers what is sent on it, and sends none of it as it is."""
+    """The client's link: this side answers each declare and discharge itself; neither goes to the peer as a message."""
 
     _sent = 0  # deliveries
 
@@ -177,13 +177,13 @@ class LocalCoordinator(PlainSender, Generic[Work]):
 
 
 class RelayCoordinator(PlainReceiver):
-    """The server's link."""
+    """The server's link: what the client asks in its dialect comes to the owner as a declare or discharge."""
 
-    _questions_asked = 0
+    _asked = 0
 
     def delivery_of(self, what: Declare | Discharge) -> IncomingDelivery:
         """Return `what` as an unsettled delivery that is still to be handed to the owner."""
-        self._questions_asked = number = self._questions_asked + 1
+        self._asked = number = self._asked + 1
         tag, payload = number.to_bytes(8, "big"), Message(AmqpValue(what)).encode()
         delivery = self.unsettled[tag] = self.delivery_type(self, number & 0xFFFF_FFFF, tag, payload, False)
         return delivery
@@ -192,10 +192,10 @@ class RelayCoordinator(PlainReceiver):
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
         self.credit = credit
-        self.ask_on()
+        self.ask_waiting()
 
-    def ask_on(self) -> None:
-        """Ask the owner what waited for credit."""
+    def ask_waiting(self) -> None:
+        """Ask the owner what waits, because it has granted credit."""
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.tag in self.unsettled:

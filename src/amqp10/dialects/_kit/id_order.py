@@ -1,4 +1,4 @@
-"""Finds the ids of a table that are in a range. A peer's range may span 2^31 ids: only those found may cost time.
+"""The ids of a table that are in a range. A peer's range may span 2^31 ids: only those found may cost time.
 
 Mostly the table has all ids of the range. Otherwise the others are found by bisection in a list. Nothing is noted when
 an id enters the table or leaves it, because every message does so. The list catches up when it is needed, and looks at

@@ -1,4 +1,4 @@
-"""What links need that their dialect has no word for: no answer to an attach, no parts, no resumption, no drain."""
+"""Links of dialects that have no answer to an attach, no parts of messages, no resumption and no drain."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class PlainSender(PlainLink, SenderLink):
 
 
 class PlainReceiver(PlainLink, ReceiverLink):
-    """A receiving end that hands out each message whole, as it is before the first flow.
+    """A receiving end that hands out each message whole; its attributes are those of a link before the first flow.
 
     See `ReceiverLink` for the contract. A dialect that can stream overrides `read` and `discard`.
     """

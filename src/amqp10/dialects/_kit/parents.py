@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from ...engine import Event
 
 
-class Flushed(Protocol):
-    """An object that keeps back what it has to write, to merge it, until the next output."""
+class Batcher(Protocol):
+    """An object that collects what it has to write, and writes it before the next output: in `flush`."""
 
     def flush(self) -> None: ...
 

@@ -6,8 +6,8 @@ from typing import Final
 
 MAX_PARTIAL: Final = 1 << 26
 """Octets of incomplete messages that a connection may always hold, its links together."""
-MAX_AT_ONCE: Final = 2
-"""If larger, the limit is this many times the size of the largest message that is taken."""
+LARGEST_AT_ONCE: Final = 2
+"""Messages of the largest size that a connection may hold in part, if they have more octets than `MAX_PARTIAL`."""
 MAX_MESSAGE: Final = 1 << 29
 """Octets of the largest message that is put together for a link without `max_message_size`.
 
@@ -24,7 +24,7 @@ def most_in_part(connection: int | None, link: int | None = None) -> int:
         connection: the largest message that it takes on all links; None: each link has a limit of its own.
         link: the largest that the link takes on which some came; None: it did not say.
     """
-    return max(MAX_PARTIAL, MAX_AT_ONCE * (connection or max(link or 0, MAX_MESSAGE)))
+    return max(MAX_PARTIAL, LARGEST_AT_ONCE * (connection or max(link or 0, MAX_MESSAGE)))
 
 
 def largest_in_part(limit: int | None) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class WaitingRequests:
     """Requests without an answer, oldest first. Each is answered or fails once, and its owner is told.
 
-    `answer`, `refuse` and `fail` are for the oldest request, or for `pending` if that still waits.
+    `answer`, `refuse` and `fail` concern the oldest request, or `pending`: nothing happens if that waits no longer.
 
     Args:
         parent: the session, or another object, whose engine takes the events.

@@ -1,6 +1,7 @@
-"""Silence and heartbeats, alike in every dialect: what passes is noted by flags, and only `tick` reads a clock.
+"""Silence and heartbeats, alike in every dialect: flags note that bytes passed, and only `tick` has the time.
 
-Traffic is thus only sampled: the error is a quarter of the limit, on the patient side for what is enforced.
+So the moment of the last bytes is known only to a quarter of the limit. A peer is given up later by at most that much,
+and never earlier.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ class TimedEngine(Engine):
     """
 
     _received = False
-    _dribbled = 0  # bytes of a frame that has not come to its end
+    _in_part = 0  # bytes of a frame that has not come to its end
     _sent = False
     _last_received: float | None = None
     _next_heartbeat = 0.0
 
     def _note_input(self, size: int, within_frame: bool) -> None:
         """Record that `size` bytes came. `within_frame`: they neither completed nor began a frame."""
-        self._dribbled += size
-        if not within_frame or self._dribbled >= PARTIAL_FRAME_STEP:
+        self._in_part += size
+        if not within_frame or self._in_part >= PARTIAL_FRAME_STEP:
             self._received = True
-            self._dribbled = 0
+            self._in_part = 0
 
     def _beat(self, now: float, limit: float | None, pause: float | None) -> float | None:
         """Do what is due now, and return when to look again (see `Engine.tick`).

@@ -1,4 +1,4 @@
-"""What crosses a connection, as lines to read: one a header or frame. Secrets never get into a line.
+"""What crosses a connection, as lines of text: one for each header or frame. Secrets never get into a line.
 
 A tracer reads the bytes for itself, beside the engine: it costs nothing where nobody traces, and shows what really
 crossed, in the order of each direction.

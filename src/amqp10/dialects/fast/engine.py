@@ -35,7 +35,7 @@ from .wire.frames import PRE_TUNE_MAX, CommandReader, encode_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .._kit.parents import Flushed
+    from .._kit.parents import Batcher
 
 
 CAPABILITIES: Final = frozenset(
@@ -91,7 +91,7 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
         self.close_sent: bool = False
         self.state = ConnectionState.IDLE
         self._output: list[bytes] = []
-        self._owing: dict[Flushed, None] = {}  # their `flush` is called before the next output
+        self._batchers: dict[Batcher, None] = {}  # their `flush` is called before the next output
 
     def entered(self, state: ConnectionState) -> None:
         self.opened = state is ConnectionState.OPENED
@@ -186,20 +186,20 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
         self._output.append(data)
         self.output_size += len(data)
 
-    def flush_later(self, debtor: Flushed) -> None:
-        """Call `flush` of `debtor` before the next output."""
-        if debtor not in self._owing:
-            self._owing[debtor] = None
+    def flush_later(self, batcher: Batcher) -> None:
+        """Call `flush` of `batcher` before the next output."""
+        if batcher not in self._batchers:
+            self._batchers[batcher] = None
             self.output_size += 1
 
     def flush(self) -> None:
-        while self._owing and not self.close_sent and not self.over:
-            debtor = next(iter(self._owing))
-            del self._owing[debtor]
-            debtor.flush()
+        while self._batchers and not self.close_sent and not self.over:
+            batcher = next(iter(self._batchers))
+            del self._batchers[batcher]
+            batcher.flush()
 
     def data_to_send(self) -> bytes:
-        if self._owing:
+        if self._batchers:
             self.flush()
         output, self._output = self._output, []
         self.output_size = 0
@@ -295,7 +295,7 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
         if self.over:
             return
         self.advance(Step.END)
-        self._owing.clear()
+        self._batchers.clear()
         for session in list(self.sessions()):
             session.over(error)
         self.emit(ConnectionEnded(error))

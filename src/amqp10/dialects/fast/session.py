@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 from ..._machine import Machine
 from ...engine import Session, SessionUnmapped
 from ...errors import EndpointError, SessionEnded
-from .._kit.parents import EventEngine, Flushed
+from .._kit.parents import Batcher, EventEngine
 from .states import SESSION, SessionState, Step
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class EndpointEngine(EventEngine, Protocol):
     def report_credit(self, link: SenderLink) -> None:
         """Emit that the credit of a link changed, once in each batch of events."""
 
-    def flush_later(self, debtor: Flushed) -> None:
-        """Call `flush` of `debtor` before the next output."""
+    def flush_later(self, batcher: Batcher) -> None:
+        """Call `flush` of `batcher` before the next output."""
 
     def flush(self) -> None:
         """Call `flush` of all that wait for the next output."""

@@ -50,7 +50,7 @@ class AckBatcher:
         self._others: dict[int, int] = {}  # number -> verb, not written yet
         self._runs: dict[int, int] = {}  # runs written beyond `done`: first number -> last number
         self._ends: dict[int, int] = {}  # the same runs: last number -> first number
-        self._owed = False
+        self._flush_asked = False  # whether the engine will call `flush`
 
     def add(self, number: int, verb: int) -> None:
         """Record how delivery `number` is settled. benchmarks/amqp091.py."""
@@ -58,13 +58,13 @@ class AckBatcher:
             self._run = number
         else:
             self._others[number] = verb
-        if not self._owed:
-            self._owed = True
+        if not self._flush_asked:
+            self._flush_asked = True
             self._channel.engine.flush_later(self)
 
     def extend_run(self, number: int) -> bool:
         """Accept delivery `number` if the one before it is accepted and not written yet; return whether that is so."""
-        if not self._owed or number != self._run + 1:
+        if not self._flush_asked or number != self._run + 1:
             return False
         self._run = number
         return True
@@ -86,7 +86,7 @@ class AckBatcher:
 
     def flush(self) -> None:
         """Write what is recorded if the channel is open. After its close nothing may be sent; the peer has it back."""
-        self._owed = False
+        self._flush_asked = False
         if self._channel.state is not ChannelState.OPEN:
             return
         others = self._others

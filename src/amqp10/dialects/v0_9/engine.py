@@ -39,7 +39,7 @@ from .wire.tables import BadName
 from .wire.variant import Variant
 
 if TYPE_CHECKING:
-    from .._kit.parents import Flushed
+    from .._kit.parents import Batcher
     from .channel import Channel
     from .connection import Connection
 
@@ -85,7 +85,7 @@ class V09Engine(EngineBase[ConnectionState]):
         self.output: list[bytes] = []
         self.event_batch: int = 0  # how often `events` was called: outcomes are merged between two calls
         self._later: deque[Callable[[], None]] = deque()
-        self._owing: list[Flushed] = []
+        self._batchers: list[Batcher] = []
         self._reader = FrameReader(variant.framing, FIRST_FRAMES - variant.framing.overhead)
         self.state = ConnectionState.IDLE
         self.closing: bool = False  # whether our close was sent
@@ -277,19 +277,19 @@ class V09Engine(EngineBase[ConnectionState]):
         """
         self.write(self.variant.framing.frame(METHOD, channel, self.encode(method)))
 
-    def flush_later(self, owing: Flushed) -> None:
-        """Call `owing.flush()` before the next output, because it has methods to merge and write."""
-        self._owing.append(owing)
+    def flush_later(self, batcher: Batcher) -> None:
+        """Call `batcher.flush()` before the next output, because it has methods to merge and write."""
+        self._batchers.append(batcher)
         self.output_size += 1
 
     def flush(self) -> None:
-        while self._owing:
-            owing, self._owing = self._owing, []
-            for each in owing:
+        while self._batchers:
+            batchers, self._batchers = self._batchers, []
+            for each in batchers:
                 each.flush()
 
     def data_to_send(self) -> bytes:
-        if self._owing:
+        if self._batchers:
             self.flush()
         output = self.output
         self.output_size = 0
@@ -340,7 +340,7 @@ class V09Engine(EngineBase[ConnectionState]):
 
     def _close(self, code: int, text: str, method: tuple[int, int] = (0, 0)) -> None:
         self.advance(Step.SEND_CLOSE)
-        self._owing.clear()
+        self._batchers.clear()
         self.write_method(0, ConnectionClose(code, text, *method))
         self._fall_silent()
 
@@ -363,7 +363,7 @@ class V09Engine(EngineBase[ConnectionState]):
         self.advance(Step.END)
         self._fall_silent()
         self.reading = True
-        self._owing.clear()
+        self._batchers.clear()
         self._later.clear()
         self.connection.over(error)
         self.channels.clear()

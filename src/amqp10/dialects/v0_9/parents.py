@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from ...engine import ConnectionTerms
     from ...errors import AmqpError
-    from .._kit.parents import Flushed
+    from .._kit.parents import Batcher
     from .states import Step
     from .wire.method_table import Method
     from .wire.variant import Variant
@@ -46,6 +46,6 @@ class Wire(Protocol):
 
     def write_last(self, method: Method) -> None: ...
 
-    def flush_later(self, owing: Flushed) -> None: ...
+    def flush_later(self, batcher: Batcher) -> None: ...
 
     def finish(self, error: AmqpError | None) -> None: ...

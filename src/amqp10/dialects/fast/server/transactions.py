@@ -73,9 +73,9 @@ class ServerCoordinator(LinkEndpoint, RelayCoordinator):
         """Commit `work` after the commits before it."""
         self._waiting.append(work)
         self.session.engine.hold(1, work.octets)
-        self.ask_on()
+        self.ask_waiting()
 
-    def ask_on(self) -> None:
+    def ask_waiting(self) -> None:
         if self._under_way is None and self._waiting and self.attached and self.credit:
             self._under_way = self._waiting.popleft()
             self._failure = None
@@ -121,7 +121,7 @@ class ServerCoordinator(LinkEndpoint, RelayCoordinator):
         if work is not None:
             self.session.reply(work.tag, error)
             self.session.engine.hold(-1, -work.octets)
-        self.ask_on()
+        self.ask_waiting()
 
     # The end
 

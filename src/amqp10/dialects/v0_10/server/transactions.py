@@ -122,9 +122,9 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
         delivery = self.delivery_of(body)
         self._requested[delivery.tag] = done
         self._questions.append(delivery)
-        self.ask_on()
+        self.ask_waiting()
 
-    def ask_on(self) -> None:
+    def ask_waiting(self) -> None:
         while self._questions and self.credit > 0:
             self.credit -= 1
             self.hand_out(self._questions.popleft())

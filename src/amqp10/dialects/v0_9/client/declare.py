@@ -1,4 +1,4 @@
-"""A client's requests: declaring, binding, deleting. One after the other, on a channel of their own.
+"""A client's requests: to declare, bind, delete, purge, query or get. One after the other, on a channel of their own.
 
 A refusal closes the channel; the next request opens another.
 """

@@ -53,7 +53,7 @@ class DirectReplies(ClientReceiver):
     def check_encodable(self) -> None:
         """Do nothing: the user chose nothing of what the link sends."""
 
-    def _check(self, terminus: Source | Target) -> QueueDeclare:
+    def _method_to_find(self, terminus: Source | Target) -> QueueDeclare:
         return QueueDeclare(exclusive=True, auto_delete=True)
 
     def prepare(self) -> None:

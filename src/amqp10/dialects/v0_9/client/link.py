@@ -69,17 +69,17 @@ class ClientLink(LinkEndpoint, ChannelUser):
         session, terminus = self.session, self._terminus()
         try:
             self.address = self._parse(terminus)
-            check = self._check(terminus)
-            if check is not None:
-                session.engine.encode(check)
+            method = self._method_to_find(terminus)
+            if method is not None:
+                session.engine.encode(method)
             self.check_encodable()
         except ValueError as error:
             self.end(True, LinkDetached("amqp:invalid-field", str(error)))
             return
         self.channel = session.open_channel(self.channel_type, self)
         self._waits_for = 1  # for the answer to channel.open
-        if check is not None:
-            self._ask(check)
+        if method is not None:
+            self._ask(method)
         self.prepare()
 
     def check_encodable(self) -> None:
@@ -109,7 +109,7 @@ class ClientLink(LinkEndpoint, ChannelUser):
             )
         return address
 
-    def _check(self, terminus: Source | Target) -> Any:
+    def _method_to_find(self, terminus: Source | Target) -> Any:
         """Return the method that finds the node or makes it; None if nothing has to be found."""
         if terminus.dynamic:
             return QueueDeclare(exclusive=True, auto_delete=not self.is_sender)

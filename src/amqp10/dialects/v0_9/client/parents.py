@@ -1,4 +1,4 @@
-"""What channels and links of a client know of the session and the connection that they are on, and these of links."""
+"""What channels and links of a client know of their session and connection, and these of their links."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The receiving end of a client's link: a consumer whose prefetch follows the credit, and acks merged into ranges.
 
-Credit counts deliveries, prefetch bounds those without an ack: a peer may send more than the credit once some are
-acked. What comes beyond the credit is held here until there is credit for it. An owner that refills its credit
+Credit counts deliveries, and prefetch limits those without an ack: once some are acked, a peer may send more than the
+credit. What comes beyond the credit is held here until there is credit for it. An owner that refills its credit
 (`ReceiverLink.refills`) thus has its next deliveries a little earlier. So has a consumer that is exclusive, or that is
 the single active one of a queue: nobody else could have the messages. Any other consumer is cancelled as soon as the
 credit is used up, and what came beyond it is given back.
@@ -61,9 +61,10 @@ if TYPE_CHECKING:
 
 DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
 ANY_SIZE = 0xFFFF_FFFF  # of a frame
-# The least prefetch of a consumer for whose place others wait: a new one, for another prefetch, would lose the place.
+# The least prefetch of a consumer for whose place others wait: a wider one would take a new consumer, and between the
+# two the place would be lost.
 PLACE_PREFETCH = 1000
-NUMBERS = 1 << 64  # of deliveries
+DELIVERY_TAGS = 1 << 64  # how many there are
 
 
 class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
@@ -246,7 +247,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         alike = properties.count(properties[0]) == count
         if (
             routes.count(self._route) < count
-            or first + count > NUMBERS
+            or first + count > DELIVERY_TAGS
             or pack(f">{count}Q", *numbers) != b"".join(octets)
             or not all(map(incoming.can_wait, properties[:1] if alike else properties))
         ):
@@ -393,7 +394,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
 
     # What only this dialect can be asked for
 
-    def ask(self, pending: PendingRequest[Any]) -> None:
+    def carry_out(self, pending: PendingRequest[Any]) -> None:
         """Carry out a request that concerns this link."""
         request = pending.request
         if isinstance(request, LimitUnsettled):

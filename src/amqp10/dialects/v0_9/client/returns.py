@@ -58,7 +58,7 @@ class Returnable:
             self._alike.setdefault(likeness, deque()).append(delivery)
 
     def find(self, method: BasicReturn, properties: bytes, body: bytes) -> OutgoingDelivery | None:
-        """Return the publish that came back; None if nothing that has no outcome was published to its address."""
+        """Return the publish that came back; None if every publish to its address has its outcome."""
         for likeness in _likenesses(method.exchange, method.routing_key, properties, body):
             alike = self._alike.get(likeness)
             while alike:

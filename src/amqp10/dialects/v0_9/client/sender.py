@@ -68,8 +68,8 @@ class ClientSender(ClientLink, PlainSender):
         self._spare_tag = 1 << 63  # for a publish that cannot have its number as its tag
         self._first = 1  # all publishes before this number are confirmed
         self._outgoing: dict[int, OutgoingDelivery | None] = {}  # None: nobody waits for its confirm
-        self._returnable = Returnable()  # what was in `_outgoing` at the last return, and less of what is not any more
-        self._returnable_to = 0  # the last publish at the last return
+        self._returnable = Returnable()  # publishes up to `_returnable_to`; some may be confirmed by now
+        self._returnable_to = 0  # the last publish when a message last came back
         self._methods: dict[tuple[str, str, bool], bytes] = {}  # frames of publish: (exchange, key, settled) -> octets
         self._outcomes: list[OutgoingDelivery] = []
         self._outcomes_batch = -1
@@ -262,7 +262,7 @@ class ClientSender(ClientLink, PlainSender):
             return
         method = self._methods.get((route.exchange, route.key, settled))
         if method is None:
-            method = self._publish_frame(route, settled)
+            method = self._method_frame(route, settled)
         framing = engine.variant.framing
         content = framing.message(
             self.channel.number, BASIC, route.properties, body, engine.max_payload, route.children
@@ -279,7 +279,7 @@ class ClientSender(ClientLink, PlainSender):
             LocalProtocolError: it cannot.
         """
         route, _ = self.map(payload)
-        self._publish(route, True)
+        self._method(route, True)
 
     def frames(self, payload: bytes, channel: int) -> bytes:
         """Return the frames of a message that is part of a transaction, for the channel that commits it.
@@ -290,7 +290,7 @@ class ClientSender(ClientLink, PlainSender):
         route, body = self.map(payload)
         framing = self.engine.variant.framing
         content = framing.message(channel, BASIC, route.properties, body, self.engine.max_payload, route.children)
-        return framing.frame(METHOD, channel, self._publish(route, True)) + content
+        return framing.frame(METHOD, channel, self._method(route, True)) + content
 
     def map(self, payload: bytes) -> tuple[PublishTemplate, bytes]:
         """Return the route of a message, and its body.
@@ -303,16 +303,16 @@ class ClientSender(ClientLink, PlainSender):
         except EncodeError as error:
             raise LocalProtocolError(str(error)) from error
 
-    def _publish_frame(self, route: PublishTemplate, settled: bool) -> bytes:
-        """Return the frame of the method, with which all messages of `route` begin."""
+    def _method_frame(self, route: PublishTemplate, settled: bool) -> bytes:
+        """Return the frame of basic.publish, with which all messages of `route` begin."""
         if len(self._methods) >= WINDOW:
             self._methods.clear()
-        frame = self.engine.variant.framing.frame(METHOD, self.channel.number, self._publish(route, not settled))
+        frame = self.engine.variant.framing.frame(METHOD, self.channel.number, self._method(route, not settled))
         self._methods[route.exchange, route.key, settled] = frame
         return frame
 
-    def _publish(self, route: PublishTemplate, mandatory: bool) -> bytes:
-        """Return the payload of the method.
+    def _method(self, route: PublishTemplate, mandatory: bool) -> bytes:
+        """Return the payload of the method basic.publish for a message.
 
         Replies to a pseudo-queue are never mandatory: RabbitMQ would return them although they arrive.
         """
@@ -433,12 +433,12 @@ class ClientSender(ClientLink, PlainSender):
         Its confirm is still to come; at Broker-J it has come before, as a nack.
         """
         self._materialize_untracked(self._number)
-        delivery = self._returnables().find(method, self.channel.properties_octets, body)
+        delivery = self._updated_returnable().find(method, self.channel.properties_octets, body)
         if delivery is not None:
             delivery.remote_state = outcome_of(method)
 
-    def _returnables(self) -> Returnable:
-        """Return the publishes without a confirm; those that are new since the last return are added to the others."""
+    def _updated_returnable(self) -> Returnable:
+        """Return what may come back, with the publishes since the last time that something came back."""
         new = takewhile(lambda number: number > self._returnable_to, reversed(self._outgoing))
         for number in reversed(list(new)):
             delivery = self._outgoing[number]

@@ -113,7 +113,7 @@ class ClientSession(SessionEndpoint):
         elif isinstance(request, Recover | LimitUnsettled):
             if not isinstance(request.link, ClientReceiver) or not request.link.attached:
                 raise LocalProtocolError("the receiver is not attached")
-            request.link.ask(pending)
+            request.link.carry_out(pending)
         else:
             if self._requests is None:
                 self._requests = Declarations(self)

@@ -34,10 +34,7 @@ class Commit(Protocol):
 
 
 class TransactionalChannel(Channel):
-    """A channel that can be transactional.
-
-    After a tx.commit nothing more is written to it until the answer comes: RabbitMQ has an error for that (504).
-    """
+    """A channel that becomes transactional with `select`, and stays so."""
 
     engine: V09Engine
     handlers: ClassVar[Handlers] = {

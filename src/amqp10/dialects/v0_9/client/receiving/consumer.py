@@ -87,13 +87,13 @@ class Consumer(Machine[ConsumerState]):
 
     @property
     def holds_exclusive_slot(self) -> bool:
-        """Return whether others wait for the consumer's place, which it would lose if it were cancelled."""
+        """Return whether others would take the place of the consumer, exclusive or active, if it were cancelled."""
         link = self._link
         return bool(link.terms.properties.get("exclusive")) or link.address.key in link.engine.single_active
 
     @property
     def gets(self) -> bool:
-        """Return whether basic.get can take messages in its place: a stream would end the connection over that."""
+        """Return whether basic.get may take the place of the consumer: for a stream, that would end the connection."""
         link = self._link
         known = link.address.key in link.engine.streams
         is_stream = known or self.place is not None or bool(stream_arguments(link.terms.source))
