@@ -14,8 +14,8 @@ from ...engine.trace_analysis import Findings, Frame, TraceAnalysis, take_apart
 class ConnectionAnalysis:
     """The analysis of one connection, which takes its frames in order.
 
-    A line does not say of which dialect it is. So the analysis of every dialect sees all lines, and takes those whose
-    name it knows (`TraceAnalysis.handlers`): no name means different things in two dialects.
+    A line does not say its dialect. So the analysis of every dialect sees all lines, and takes those whose name it
+    knows (`TraceAnalysis.handlers`): no name means different things in two dialects.
     """
 
     def __init__(self, kinds: list[type[TraceAnalysis]]) -> None:
