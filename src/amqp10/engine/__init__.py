@@ -28,9 +28,9 @@ from ._dialect import foreign_header as foreign_header
 from ._dialect import is_a_header as is_a_header
 from ._dialect import register_dialect as register_dialect
 from ._dialect import takes_tokens as takes_tokens
-from ._dispatch import EngineOwner as EngineOwner
 from ._dispatcher import Dispatcher as Dispatcher
 from ._dispatcher import Handlers as Handlers
+from ._engine_owner import EngineOwner as EngineOwner
 from ._events import Authenticated as Authenticated
 from ._events import ConnectionEnded as ConnectionEnded
 from ._events import ConnectionOpened as ConnectionOpened
