@@ -559,12 +559,12 @@ class Worker(Service):
 
     async def _refuse(self, job: Job) -> None:
         if job.letter is not None:
-            await self._bury(job, job.letter, job.failures)
+            await self._dead_letter(job, job.letter, job.failures)
         elif job.fault is not None:
             await self._failed(job, job.fault)
         else:
             reason = f"it was tried {job.failures} times without an outcome, and {self._retries.attempts} are allowed"
-            await self._bury(job, DeadLetter(reason), job.failures)
+            await self._dead_letter(job, DeadLetter(reason), job.failures)
 
     async def _attempt(self, jobs: list[Job]) -> None:
         try:
@@ -591,7 +591,7 @@ class Worker(Service):
             outcomes = self._outcomes(result, len(jobs))
         except TypeError as error:  # not retried: the handler did its work, and would return the same again
             for job in jobs:
-                await self._bury(job, DeadLetter(described(error)), job.attempt, error)
+                await self._dead_letter(job, DeadLetter(described(error)), job.attempt, error)
             return
         finished: list[tuple[Job, Outcome]] = []
         for job, outcome in zip(jobs, outcomes, strict=True):
@@ -655,7 +655,7 @@ class Worker(Service):
             )
             await self._retry(job, delay)
         elif isinstance(decision, DeadLetter):
-            await self._bury(job, decision, job.attempt, error)
+            await self._dead_letter(job, decision, job.attempt, error)
         elif isinstance(decision, Rejected):
             await self._reject(job, decision)
         else:
@@ -760,9 +760,9 @@ class Worker(Service):
         error = outcome.error
         condition = error.condition if error is not None else "amqp:internal-error"
         reason = (error.description if error is not None else None) or "the handler rejected it"
-        await self._bury(job, DeadLetter(reason, condition=condition), job.attempt)
+        await self._dead_letter(job, DeadLetter(reason, condition=condition), job.attempt)
 
-    async def _bury(self, job: Job, letter: DeadLetter, attempts: int, error: Exception | None = None) -> None:
+    async def _dead_letter(self, job: Job, letter: DeadLetter, attempts: int, error: Exception | None = None) -> None:
         """Send a message to the dead letters, with the reason; reject it if they have no address."""
         letters = self._letters if not isinstance(job.fault, DecodeError) else None  # malformed: no copy
         self._notices.log(

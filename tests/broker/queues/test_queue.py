@@ -325,7 +325,7 @@ class TestLater:
         self.wait(queue, taker)
         assert (graves.reasons, queue.depth) == (["max-delivery-count"], 0)
 
-    def test_purged_and_mortal(self, make_queue: Make, clock: Clock) -> None:
+    def test_purged_and_expiring(self, make_queue: Make, clock: Clock) -> None:
         """Those that wait are purged, too; one whose time-to-live is over meanwhile dies when it comes back."""
         queue, taker = make_queue(), Taker(2)
         mortal = entry(1)
@@ -413,7 +413,7 @@ class TestTime:
             more(queue, taker, 100)
             queue.expire(clock.now)
         assert queue.depth == 0
-        assert len(queue._mortal) + len(queue._waiting) <= 600
+        assert len(queue._expiring) + len(queue._waiting) <= 600
 
 
 @given(st.data())

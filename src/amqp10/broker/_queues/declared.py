@@ -74,7 +74,7 @@ class DeclaredQueue(Queue):
                 self._hand_out()
             if self._over(entry):
                 if self._arguments.overflow == "reject-publish-dlx" and self.dead_letter_to is not None:
-                    self._die(entry, "maxlen", None)
+                    self._give_to_dead_letters(entry, "maxlen", None)
                 self._tell_full(True)
                 raise QueueFull(self.name)
         self.insert(entry)
@@ -126,7 +126,7 @@ class DeclaredQueue(Queue):
         if entry is None:
             return False
         if self.dead_letter_to is not None:
-            self._bury(entry, "maxlen", None)
+            self._end_as_dead_letter(entry, "maxlen", None)
         else:
             self._forget([entry])
         return True

@@ -117,10 +117,10 @@ class Queue(Node):
         "_dead_letter_expired",
         "_delayed",
         "_draining",
+        "_expiring",
         "_line",
         "_looks",
         "_max_delivery_count",
-        "_mortal",
         "_pending",
         "_ranked",
         "_selections",
@@ -169,7 +169,7 @@ class Queue(Node):
         self._pending = settings.pending
         self._bytes_in = 0
         self._waiting = WaitingMessages()
-        self._mortal: list[tuple[float, int, QueuedMessage]] = []  # a heap of messages with an expiry
+        self._expiring: list[tuple[float, int, QueuedMessage]] = []  # a heap of messages with an expiry
         self._delayed = DelayedMessages()
         self._until: float | None = None  # from the current outcome, in seconds since 1970
         self._line: deque[QueueConsumer] = deque()  # consumers that may be ready, the next one first
@@ -237,30 +237,30 @@ class Queue(Node):
         account = entries[0].account
         if account is not None:
             self.charge(account, octets + len(entries) * MESSAGE_OVERHEAD)
-        mortal = []
+        expiring = []
         for position, entry in enumerate(entries, self.enqueued):
             entry.position = position
             entry.available = True
             if entry.expires is not None:
-                mortal.append((entry.expires, position, entry))
+                expiring.append((entry.expires, position, entry))
         self.enqueued += len(entries)
         self._waiting.extend(entries)
-        if mortal:
-            self._note_expiry(mortal)
+        if expiring:
+            self._note_expiry(expiring)
         for unseen in self._unseen:
             unseen.extend(entries)
         if self.journal is not None:
             self.journal.record_run([entry for entry in entries if entry.durable])
         self.touch()
 
-    def _note_expiry(self, mortal: Sequence[tuple[float, int, QueuedMessage]]) -> None:
+    def _note_expiry(self, expiring: Sequence[tuple[float, int, QueuedMessage]]) -> None:
         """Note when new messages expire."""
-        if len(self._mortal) > 2 * self.depth + 256:
+        if len(self._expiring) > 2 * self.depth + 256:
             self._sweep()
-        for record in mortal:
-            heappush(self._mortal, record)
+        for record in expiring:
+            heappush(self._expiring, record)
         if self._alarm is not None:
-            self._alarm(self, min(mortal)[0])
+            self._alarm(self, min(expiring)[0])
 
     put = insert  # it refuses nothing, and another call would cost every message
 
@@ -326,7 +326,7 @@ class Queue(Node):
 
     @property
     def users(self) -> int:
-        """How many consumers stay for its sake; see `stays`."""
+        """How many consumers it has that stay; see `stays`."""
         return sum(map(stays, self.consumers.values()))
 
     @property
@@ -334,7 +334,7 @@ class Queue(Node):
         return any(not consumer.copies and consumer.ready() for consumer in self.consumers.values())
 
     def locked(self, exclusive: bool) -> bool:
-        """Return whether to refuse a new consumer: another is exclusive, or it wants to be and there are others."""
+        """Return whether to refuse a new consumer: an exclusive one is there, or it is `exclusive` and not alone."""
         others = [consumer for consumer in self.consumers.values() if stays(consumer)]
         return bool(others) and (exclusive or any(consumer.exclusive for consumer in others))
 
@@ -593,7 +593,7 @@ class Queue(Node):
             self._forget([entry])
         elif isinstance(outcome, Rejected):
             self.rejected += 1
-            self._bury(entry, "rejected", outcome.error)
+            self._end_as_dead_letter(entry, "rejected", outcome.error)
         elif isinstance(outcome, Released):
             self._return(entry, failed=False)
         elif isinstance(outcome, Modified):
@@ -690,7 +690,7 @@ class Queue(Node):
         if limit is None or entry.failures < limit:
             return False
         self.exhausted += 1
-        self._bury(entry, "max-delivery-count", None)
+        self._end_as_dead_letter(entry, "max-delivery-count", None)
         return True
 
     def _return(self, entry: QueuedMessage, *, failed: bool) -> None:
@@ -759,11 +759,11 @@ class Queue(Node):
             raise error
         self._set_aside(self, entry, error)
 
-    def _bury(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
-        self._die(entry, reason, error)
+    def _end_as_dead_letter(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
+        self._give_to_dead_letters(entry, reason, error)
         self._forget([entry])
 
-    def _die(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
+    def _give_to_dead_letters(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
         """Give a message to the dead letters; if that fails, it goes into the quarantine."""
         if self._dead_letter is None:
             return
@@ -822,31 +822,31 @@ class Queue(Node):
         for entry in self._delayed.due(now):
             self._come_back(entry)
             self.touch()
-        mortal = self._mortal
+        expiring = self._expiring
         # Dead letters that come back meanwhile are for the next call.
-        for _ in range(len(mortal)):
-            if not mortal or not (mortal[0][0] <= now or mortal[0][2].gone):
+        for _ in range(len(expiring)):
+            if not expiring or not (expiring[0][0] <= now or expiring[0][2].gone):
                 break
-            entry = heappop(mortal)[2]
+            entry = heappop(expiring)[2]
             # A message that is held expires when it comes back (`_come_back`).
             if entry.available:
                 self._expire(entry)
                 self.touch()
         self._waiting.sweep(self.depth)
         following = self._delayed.following
-        if not mortal:
+        if not expiring:
             return following
-        return mortal[0][0] if following is None else min(mortal[0][0], following)
+        return expiring[0][0] if following is None else min(expiring[0][0], following)
 
     def _sweep(self) -> None:
         """Drop the deadlines of messages that left earlier, as most do."""
-        self._mortal[:] = [record for record in self._mortal if not record[2].gone]
-        heapify(self._mortal)
+        self._expiring[:] = [record for record in self._expiring if not record[2].gone]
+        heapify(self._expiring)
 
     def _expire(self, entry: QueuedMessage) -> None:
         self.expired += 1
         if self._dead_letter_expired:
-            self._bury(entry, "expired", None)
+            self._end_as_dead_letter(entry, "expired", None)
         else:
             self._forget([entry])
 
@@ -855,7 +855,7 @@ class Queue(Node):
     def delete(self, error: Error) -> None:
         self.deleted = True
         self._waiting.clear()
-        self._mortal.clear()
+        self._expiring.clear()
         self._delayed.clear()
         self._line.clear()
         self._draining.clear()

@@ -693,7 +693,9 @@ class Entity(AzureNode):
     ) -> None:
         """Move a message to the dead letters, without counting a delivery; reason or description None: not given."""
         message = self._changed(token, properties)
-        self._bury(message, reason and reason[:MAX_REASON_LENGTH], description and description[:MAX_REASON_LENGTH])
+        self._dead_letter(
+            message, reason and reason[:MAX_REASON_LENGTH], description and description[:MAX_REASON_LENGTH]
+        )
 
     def _changed(self, token: UUID, properties: Mapping[Any, Any]) -> EntityMessage:
         """Return a locked message, unlocked and with the properties that its receiver adds."""
@@ -862,7 +864,7 @@ class Entity(AzureNode):
         most = self.terms.max_delivery_count
         if most is not None and message.attempts >= most:
             reason = f"Message could not be consumed after {most} delivery attempts."
-            self._bury(message, "MaxDeliveryCountExceeded", reason)
+            self._dead_letter(message, "MaxDeliveryCountExceeded", reason)
         else:
             self._come_back(message)
 
@@ -878,11 +880,11 @@ class Entity(AzureNode):
 
     def _expire(self, message: EntityMessage) -> None:
         if self.terms.dead_letter_expired:
-            self._bury(message, "TTLExpiredException", "The message expired and was dead lettered.")
+            self._dead_letter(message, "TTLExpiredException", "The message expired and was dead lettered.")
         else:
             self._remove(message)
 
-    def _bury(self, message: EntityMessage, reason: str | None, description: str | None) -> None:
+    def _dead_letter(self, message: EntityMessage, reason: str | None, description: str | None) -> None:
         """Move a message to the dead letters; a dead letter itself comes back."""
         if self.dead_letters is None:
             self._come_back(message)
