@@ -11,6 +11,7 @@ from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.waiting import WaitingMessages
 
 from ...kit.broker.queue_doubles import entry
+from ...kit.steps import steps
 
 
 def messages(count: int) -> list[QueuedMessage]:
@@ -76,3 +77,38 @@ def test_not_for_all() -> None:
     assert [each.position for each in (waiting.next(1), waiting.next(1)) if each is not None] == [0, 2]
     assert waiting.next(1) is None
     assert waiting.next(2) is made[1]
+
+
+@given(st.data())
+def test_some_for_some(data: st.DataObject) -> None:
+    """Each consumer gets the oldest message that is not excluded for it, whatever came back before or after."""
+    waiting, held = WaitingMessages(), messages(data.draw(st.integers(1, 12)))
+    model: list[QueuedMessage] = []
+    for _ in range(data.draw(st.integers(1, 60))):
+        if data.draw(st.booleans()) and held:
+            back = held.pop(data.draw(st.integers(0, len(held) - 1)))
+            back.excluded = (back.excluded or set()) | data.draw(st.sets(st.integers(1, 3)))
+            waiting.come_back(back)
+            model.append(back)
+        else:
+            consumer = data.draw(st.integers(1, 3))
+            may = [each for each in model if not (each.excluded and consumer in each.excluded)]
+            oldest = min(may, key=lambda each: each.position, default=None)
+            assert waiting.next(consumer) is oldest
+            if oldest is not None:
+                model.remove(oldest)
+                held.append(oldest)
+
+
+def test_each_is_looked_at_once() -> None:
+    """A consumer that excluded many messages does not look at all of them for each message that it gets."""
+    costs = []
+    for count in (100, 1000):
+        waiting, made = WaitingMessages(), messages(count + 20)
+        for each in made[:count]:
+            each.excluded = {1}
+            waiting.come_back(each)
+        waiting.extend(made[count:])
+        waiting.next(1)
+        costs.append(steps(lambda waiting=waiting: [waiting.next(1) for _ in range(19)]))  # type: ignore[misc]
+    assert costs[1] < 2 * costs[0]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from amqp10.broker import Broker
 from amqp10.dialects.v1_0.wire.frames import encode_disposition
 from amqp10.engine import SessionTerms
 from amqp10.messaging import Message, Modified, Outcome, Rejected, Released
@@ -156,3 +157,18 @@ def test_deleted_meanwhile() -> None:
     holder.vhost.delete(holder.queue)
     holder.later()
     assert queue_of(holder.vhost, "dead-letter").depth <= MANY // 2
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+async def test_running_broker() -> None:
+    """A broker applies all of it by itself; at its end, what is left at once."""
+    async with Broker(queues=["q"]) as broker, broker.connect() as connection:
+        async with connection.sender("q") as sender:
+            await sender.send_many([b"small"] * MANY)
+        async with connection.receiver("q", credit=MANY) as receiver:
+            for delivery in [await receiver.receive() for _ in range(MANY)]:
+                delivery.reject()
+        async with connection.receiver("dead-letter", credit=MANY) as receiver:
+            for _ in range(MANY):
+                (await receiver.receive()).accept()

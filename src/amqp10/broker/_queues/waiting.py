@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import insort
+import math
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
@@ -61,6 +62,8 @@ class WaitingMessages:
         self._ready: deque[QueuedMessage] = deque()  # in order of position
         # a heap of messages that came back, which go before younger ones
         self._returned: list[tuple[int, QueuedMessage]] = []
+        # By consumer: no message of `excluded` before this position is for it, so that it looks at each of them once.
+        self._passed: dict[int, float] = {}
         self._by_arrival = True  # no message was given another position
         self.append = self._ready.append
         self.extend = self._ready.extend
@@ -75,7 +78,12 @@ class WaitingMessages:
     def come_back(self, entry: QueuedMessage) -> None:
         """Put a message back into its old position."""
         if entry.excluded:
+            if not self.excluded:
+                self._passed.clear()
             insort(self.excluded, entry, key=_position)
+            for consumer, passed in self._passed.items():
+                if passed > entry.position and consumer not in entry.excluded:
+                    self._passed[consumer] = entry.position
         else:
             heappush(self._returned, (entry.position, entry))
 
@@ -107,18 +115,26 @@ class WaitingMessages:
         """Take the next message when some came back."""
         fresh = self._ready[0].position if self._ready else None
         back = self._returned[0][0] if self._returned else None
-        for index, entry in enumerate(self.excluded):
-            if (fresh is not None and fresh < entry.position) or (back is not None and back < entry.position):
-                break
-            if entry.gone or entry.excluded is None or consumer not in entry.excluded:
+        index = self._first_not_excluding(consumer)
+        if index is not None:
+            position = self.excluded[index].position
+            if (fresh is None or position < fresh) and (back is None or position < back):
                 return self.excluded.pop(index)
         if back is not None and (fresh is None or back < fresh):
             return heappop(self._returned)[1]
-        if fresh is not None:
-            return self._ready.popleft()
-        for index, entry in enumerate(self.excluded):
-            if entry.excluded is None or consumer not in entry.excluded:
-                return self.excluded.pop(index)
+        return self._ready.popleft() if fresh is not None else None
+
+    def _first_not_excluding(self, consumer: int) -> int | None:
+        """Return the index of the first message in `excluded` that this consumer may have, or that has left."""
+        excluded = self.excluded
+        if not excluded:
+            return None
+        for index in range(bisect_left(excluded, self._passed.get(consumer, -math.inf), key=_position), len(excluded)):
+            entry = excluded[index]
+            if entry.gone or entry.excluded is None or consumer not in entry.excluded:
+                self._passed[consumer] = entry.position
+                return index
+        self._passed[consumer] = excluded[-1].position + 1
         return None
 
     def run(self, most: int, largest: int, now: float) -> list[QueuedMessage]:
