@@ -139,19 +139,22 @@ _PYTHON_MESSAGE: Final = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword
 
 _FORMS: Final = (
     (
-        re.compile(r"'(\w+)' object does not support the context manager protocol"),
+        re.compile(r"'(?:[\w.]+\.)?(\w+)' object does not support the context manager protocol"),
         "`async with` opens it; amqp10.sync has what `with` opens",
     ),
     (
-        re.compile(r"'(\w+)' object does not support the asynchronous context manager protocol"),
+        re.compile(r"'(?:[\w.]+\.)?(\w+)' object does not support the asynchronous context manager protocol"),
         "`with` takes it, because leaving its block waits for nothing",
     ),
     (
-        re.compile(r"'(\w+)' object is not iterable"),
+        re.compile(r"'(?:[\w.]+\.)?(\w+)' object is not iterable"),
         "`async for` iterates over it; amqp10.sync has what `for` iterates over",
     ),
 )
-"""Python's errors for a statement that lacks an `async`, or has one too many, and what to write."""
+"""Python's errors for a statement that lacks an `async`, or has one too many, and what to write.
+
+From 3.14 on, some of them name the class with its module.
+"""
 
 
 def no_argument(function: Callable[..., Any], name: str, known: Iterable[str]) -> str:
