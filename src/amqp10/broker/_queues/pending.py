@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from .message import Clock, QueuedMessage
     from .node import QueueConsumer
-    from .queue import Queue
+
+    Settle = Callable[[QueuedMessage, QueueConsumer, object], object]
 
 SLICE: Final = 500
 """Outcomes that are applied in one pass, about 15 ms."""
@@ -31,17 +32,19 @@ class PendingOutcomes:
         self._clock = clock
         self._alarm = alarm
         self._left = SLICE  # of this pass
-        self._waiting: deque[tuple[Queue, deque[QueuedMessage], QueueConsumer, object]] = deque()
+        self._waiting: deque[tuple[Settle, deque[QueuedMessage], QueueConsumer, object]] = deque()
 
     def begin_pass(self) -> None:
         """Begin a pass, in which a slice may be applied at once."""
         self._left = SLICE
 
-    def settle(self, queue: Queue, entries: Sequence[QueuedMessage], consumer: QueueConsumer, outcome: object) -> None:
-        """End deliveries in the same outcome: by `Queue.settle` for each, in their order."""
+    def settle(
+        self, settle: Settle, entries: Sequence[QueuedMessage], consumer: QueueConsumer, outcome: object
+    ) -> None:
+        """End deliveries in the same outcome: by `settle`, which is `Queue.settle`, for each, in their order."""
         if not entries:
             return
-        self._waiting.append((queue, deque(entries), consumer, outcome))
+        self._waiting.append((settle, deque(entries), consumer, outcome))
         self._apply()
 
     def expire(self, now: float) -> float | None:
@@ -60,12 +63,12 @@ class PendingOutcomes:
         waiting = self._waiting
         try:
             while waiting and self._left > 0:
-                queue, entries, consumer, outcome = waiting[0]
+                settle, entries, consumer, outcome = waiting[0]
                 self._left -= 1
                 entry = entries.popleft()
                 if not entries:
                     waiting.popleft()
-                queue.settle(entry, consumer, outcome)
+                settle(entry, consumer, outcome)
         finally:
             if waiting:
                 self._alarm(self, self._clock())

@@ -620,7 +620,7 @@ class Queue(Node):
             for entry in alone:
                 self.settle(entry, consumer, outcome)
         else:
-            self._pending.settle(self, alone, consumer, outcome)
+            self._pending.settle(self.settle, alone, consumer, outcome)
 
     def accept(self, entries: Sequence[QueuedMessage], consumer: QueueConsumer) -> None:
         """End deliveries as accepted, which nearly all are; the same as `settle` for each."""
