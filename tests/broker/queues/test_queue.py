@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from amqp10.types import Symbol
 
 from ...kit.broker.queue_doubles import Giver, Taker, attach, entry, fill, more
 from ...kit.clock import Clock
+from ...kit.steps import steps
 
 Make = Callable[..., Queue]
 FAILED = Modified(delivery_failed=True)
@@ -136,6 +138,22 @@ class TestOutcomes:
         assert taker.taken[1].failures == 1
         assert taker.payloads[1] != taker.payloads[0]
         assert taker.payloads[1].endswith(taker.payloads[0])
+
+    def test_consumers_that_are_gone(self, make_queue: Make) -> None:
+        """They cost nothing where a message comes back that is not for every consumer."""
+        costs = []
+        for count in (10, 1000):
+            queue = make_queue()
+            taker = self.take(queue)
+            for taken in taker.taken[:2]:
+                queue.settle(taken, taker, NOT_HERE)
+            for _ in range(count):
+                other = Taker(1)
+                attach(queue, other)
+                queue.remove_consumer(other)
+                queue.settle(other.taken[0], other, RELEASED)
+            costs.append(steps(partial(queue.settle, taker.taken[2], taker, NOT_HERE)))
+        assert costs[1] < 2 * costs[0]
 
     @pytest.mark.spec("3.4.5", "undeliverable-here: not to this link again")
     def test_undeliverable_here(self, make_queue: Make) -> None:

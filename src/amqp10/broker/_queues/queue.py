@@ -348,6 +348,7 @@ class Queue(Node):
             return
         self._browsing.unseen.pop(consumer.key, None)
         self._draining.pop(consumer.key, None)
+        self._waiting.forget(consumer.key)
         if consumer.filtering is not None and not consumer.copies:
             selection = self._selections[consumer.filtering.key]
             selection.consumers -= 1

@@ -87,6 +87,10 @@ class WaitingMessages:
         else:
             heappush(self._returned, (entry.position, entry))
 
+    def forget(self, consumer: int) -> None:
+        """Forget which messages this consumer has passed over, because it is gone."""
+        self._passed.pop(consumer, None)
+
     def come_back_run(self, entries: Sequence[QueuedMessage]) -> None:
         """Put messages back as `come_back` does for each; they are in order of position.
 
