@@ -756,7 +756,7 @@ class Worker(Service):
         self._notices.log("lock_lost", logging.WARNING, text, job, error=described(failure))
 
     async def _reject(self, job: Job, outcome: Rejected) -> None:
-        """Dead-letter a message for the reason of an outcome."""
+        """Send a message to the dead letters for the reason of an outcome."""
         error = outcome.error
         condition = error.condition if error is not None else "amqp:internal-error"
         reason = (error.description if error is not None else None) or "the handler rejected it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
 import pytest
 
 from amqp10.broker import Broker
@@ -163,12 +164,14 @@ def test_deleted_meanwhile() -> None:
 @pytest.mark.in_memory
 async def test_running_broker() -> None:
     """A broker applies all of it by itself; at its end, what is left at once."""
-    async with Broker(queues=["q"]) as broker, broker.connect() as connection:
-        async with connection.sender("q") as sender:
-            await sender.send_many([b"small"] * MANY)
-        async with connection.receiver("q", credit=MANY) as receiver:
-            for delivery in [await receiver.receive() for _ in range(MANY)]:
-                delivery.reject()
-        async with connection.receiver("dead-letter", credit=MANY) as receiver:
-            for _ in range(MANY):
-                (await receiver.receive()).accept()
+    with anyio.fail_after(60):
+        async with Broker(queues=["q"]) as broker, broker.connect() as connection:
+            async with connection.sender("q") as sender:
+                assert await sender.send_many([b"small"] * MANY) == MANY
+            async with connection.receiver("q", credit=MANY) as receiver:
+                for delivery in [await receiver.receive() for _ in range(MANY)]:
+                    delivery.reject()
+            async with connection.receiver("dead-letter", credit=MANY) as receiver:
+                for _ in range(MANY):
+                    (await receiver.receive()).accept()
+        assert broker.queue("q").depth == broker.queue("dead-letter").depth == 0
