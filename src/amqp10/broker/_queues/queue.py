@@ -39,6 +39,9 @@ UNLIMITED = 1 << 60
 _FIRST_GUESS = 4096
 # Fewer outcomes are handled one by one.
 _MIN_BULK = 3
+# The cost of what a queue hands out in one pass, about 20 ms: 1 for each message of a run, more for one by itself.
+PASS = 5000
+_ALONE = 10
 
 _position = attrgetter("position")
 
@@ -178,7 +181,7 @@ class Queue(Node):
         self._browsing = Browsers()
         self._selections: dict[Hashable, Selection] = {}  # by the key of the filter
         self._looks = Looks()
-        self._unfinished = False  # filters have more to look at in a later pass
+        self._unfinished = False  # there is more to hand out in a later pass
         self._unseen: list[deque[QueuedMessage]] = []  # those of browsers and selections, into which new messages go
 
     # Room
@@ -381,17 +384,17 @@ class Queue(Node):
         if self.deleted:
             return
         self._looks.begin()
-        if self._line:
-            self._hand_out()
+        all_handed_out = self._hand_out() if self._line else True
         if self._browsing.unseen:
             self.copied += self._browsing.hand_out(self._clock(), self.depth, self._looks)
-        if self._looks.remaining <= 0:
+        if not all_handed_out or self._looks.remaining <= 0:
             self._go_on_later()
         elif self._draining:
             self._tell_draining()
         self._regulate()
 
-    def _hand_out(self) -> None:
+    def _hand_out(self) -> bool:
+        """Hand out what consumers may have; return False if some of it is left for a later pass."""
         if self._ranked:
             self._line = deque(sorted(self._line, key=lambda consumer: -consumer.priority))
         line = self._line
@@ -400,17 +403,21 @@ class Queue(Node):
         fed: dict[QueueConsumer, None] = {}
         aside: list[QueueConsumer] = []
         by_runs = self.lends_runs and len(self._waiting) > len(line)
-        while line:
+        left = math.inf if self._alarm is None else PASS
+        while line and left > 0:
             consumer = line[0]
             if not consumer.ready():
                 line.popleft()
                 consumer.waiting = False
                 continue
             if by_runs:
+                before = self.unsettled + self.dequeued
                 given = self._hand_out_run(now)
                 fed.update(dict.fromkeys(given))
                 by_runs = bool(given)
+                left -= self.unsettled + self.dequeued - before
                 continue
+            left -= _ALONE
             entry = take(consumer, now)
             if entry is None:
                 if not self._waiting.excluded and not self._selections:
@@ -443,6 +450,7 @@ class Queue(Node):
                 line.insert(next(behind, len(line)), consumer)
             elif len(line) > 1:
                 line.rotate(-1)
+        all_handed_out = left > 0 or not line
         line.extend(aside)
         for consumer in fed:
             try:
@@ -452,6 +460,7 @@ class Queue(Node):
         if self._selections:
             self._tidy()
             self._waiting.sweep(self.depth)
+        return all_handed_out
 
     def _hand_out_run(self, now: float) -> list[QueueConsumer]:
         """Give the consumers in line the next messages, each its share at once; return those that got some.
@@ -476,8 +485,11 @@ class Queue(Node):
         given = list(line)[: len(run)]
         for place, consumer in enumerate(given):
             share = run[place::count]
-            payloads = [entry.outgoing(now) if entry.ttl_at else entry.payload for entry in share]
             try:
+                payloads = [
+                    entry.outgoing(now) if entry.ttl_at or not entry.header_is_current else entry.payload
+                    for entry in share
+                ]
                 consumer.deliver_run(share, payloads)
             except Exception as error:
                 for entry in share:
@@ -520,7 +532,7 @@ class Queue(Node):
             self.journal.record_run_lazily([entry for entry in entries if entry.row])
 
     def _go_on_later(self) -> None:
-        """Schedule another pass after the others' turn, because filters have used up their looks of this one."""
+        """Schedule another pass after the others' turn, because this one has done its share."""
         self._unfinished = True
         if self._alarm is not None:
             self._alarm(self, self._clock())

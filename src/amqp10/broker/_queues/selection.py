@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
-from .waiting import RUN, RUN_OCTETS
+from .waiting import HEADER_GROWTH, RUN, RUN_OCTETS
 
 if TYPE_CHECKING:
     from .message import QueuedMessage
@@ -97,10 +97,10 @@ class Selection:
         return found
 
     def run(self, most: int, largest: int, now: float, looks: Looks) -> list[QueuedMessage]:
-        """Take the next messages that pass and that can be sent as they came, but for their ttl.
+        """Take the next messages that pass and that can be sent as they came, but for their header.
 
-        It ends before a message that has to be taken by `next`: one that is too large, expired, not for every consumer,
-        or has another header by now. While messages that came back wait, it is empty, because these go first.
+        It ends before a message that has to be taken by `next`: one that is too large, expired, or not for every
+        consumer. While messages that came back wait, it is empty, because these go first.
 
         Args:
             most: the most messages.
@@ -121,7 +121,9 @@ class Selection:
                 size = entry.size
                 if size > octets or size > largest or entry.message_format or entry.excluded:
                     break
-                if not entry.header_is_current or (entry.expires is not None and entry.expires <= now):
+                if not entry.header_is_current and size + HEADER_GROWTH > largest:
+                    break
+                if entry.expires is not None and entry.expires <= now:
                     break
                 if passes(entry):
                     run.append(entry)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # The most messages in one run, and the most octets.
 RUN, RUN_OCTETS = 256, 65_536
 
+# The most octets by which a new header makes a message larger.
+HEADER_GROWTH = 32
+
 # The part of the waiting messages that must come back together, to be merged with the others in one step.
 _MERGED = 8
 
@@ -26,7 +29,7 @@ _position = attrgetter("position")
 
 
 def run_of(waiting: Iterable[QueuedMessage], most: int, largest: int, now: float) -> list[QueuedMessage]:
-    """Return the first messages that can be sent as they came, but for their ttl.
+    """Return the first messages that can be sent as they came, but for their header.
 
     It ends at a message that is not available, or has expired by now.
 
@@ -44,7 +47,7 @@ def run_of(waiting: Iterable[QueuedMessage], most: int, largest: int, now: float
             break
         if entry.expires is not None and entry.expires <= now:
             break
-        if not (entry.available and entry.header_is_current):
+        if not (entry.available and (entry.header_is_current or entry.size + HEADER_GROWTH <= largest)):
             break
         run.append(entry)
     return run
