@@ -156,6 +156,35 @@ def test_reject_publish_with_dead_letters(vhost: VirtualHostCore) -> None:
     assert (numbers(dead), queue.dead_lettered) == ([2], 1)
 
 
+def test_reject_publish_is_its_own_dead_letters(
+    vhost: VirtualHostCore, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While messages are handed out, expired ones come back as dead letters: no consumer gets more than its credit.
+
+    Such a dead letter finds the queue full, which is then to hand out what it can.
+    """
+    queue = declare(
+        vhost,
+        x_max_length=3,
+        x_overflow="reject-publish",
+        x_dead_letter_exchange="",
+        x_dead_letter_routing_key="q",
+    )
+    fill(queue, 1, 2, 3)
+    for old in queue._waiting.available()[:2]:
+        old.expires = clock.now + 1
+    clock.now += 2
+    one, other = Taker(1), Taker(0)
+    queue.add_consumer(other)
+    queue.in_line(other)
+    come(queue, one)
+    assert (one.numbers, one.credit, other.numbers, queue.unsettled) == ([3], 0, [], 1)
+    assert queue.expired == 2
+    assert len(numbers(queue)) == queue.depth - 1
+    assert not vhost.quarantine
+    assert "Traceback" not in caplog.text
+
+
 def deaths(queue: Queue) -> list[Any]:
     """What is said of the deaths of the first message that waits."""
     found = Message.decode(queue._waiting.available()[0].payload).message_annotations[Symbol("x-death")]

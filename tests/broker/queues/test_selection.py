@@ -226,6 +226,47 @@ def test_nothing_is_lost_or_doubled(data: st.DataObject) -> None:
                 )
 
 
+def test_excluded_messages_are_looked_at_once() -> None:
+    """A consumer gave back more messages than filters test in one pass: it gets new ones, and the queue rests."""
+    alarms: list[float] = []
+    clock = Clock()
+    queue = Queue(
+        "q",
+        QueueSettings(clock=clock, touch=lambda node: None, alarm=lambda queue, deadline: alarms.append(deadline)),
+    )
+    taker = Taker(10_000, filtering=Sieve(1).filtering)
+
+    def rest() -> None:
+        """Let the queue have passes until it asks for no more."""
+        for _ in range(10):
+            queue.run()
+            if not alarms:
+                return
+            alarms.clear()
+            queue.expire(clock.now)
+        raise AssertionError("the queue asks for one pass after the other")
+
+    count = MAX_LOOKED_AT + 100
+    fill(queue, *[1] * count)
+    queue.add_consumer(taker)
+    queue.in_line(taker)
+    rest()
+    held, taker.taken = taker.taken, []
+    assert len(held) == count
+    queue.settle_run(held, taker, NOT_HERE)
+    rest()
+    assert taker.taken == []
+    fill(queue, 2)
+    rest()
+    assert [each.payload[-1] for each in taker.taken] == [2]
+    another = Taker(10_000, filtering=taker.filtering)
+    queue.remove_consumer(taker)
+    queue.add_consumer(another)
+    queue.in_line(another)
+    rest()
+    assert another.taken == held
+
+
 @pytest.mark.parametrize("cost", [0, 9])
 def test_a_pass_is_bounded(cost: int) -> None:
     """Where filters have much to look at, others have their turn in between; nothing is left out in the end.

@@ -52,6 +52,7 @@ class DeclaredQueue(Queue):
         self.owner = owner
         self.dead_letter_to = arguments.dead_letter
         self._ended = ended
+        self._handing_out = False
         self._arguments = arguments
         self._rejects = arguments.overflow != "drop-head"
         self._limited = arguments.max_length is not None or arguments.max_bytes is not None
@@ -70,7 +71,7 @@ class DeclaredQueue(Queue):
 
     def put(self, entry: QueuedMessage) -> None:
         if self._limited and self._rejects and self._over(entry):
-            if self._line:
+            if self._line and not self._handing_out:
                 self._hand_out()
             if self._over(entry):
                 if self._arguments.overflow == "reject-publish-dlx" and self.dead_letter_to is not None:
@@ -78,6 +79,14 @@ class DeclaredQueue(Queue):
                 self._tell_full(True)
                 raise QueueFull(self.name)
         self.insert(entry)
+
+    def _hand_out(self) -> bool:
+        # A message that expires meanwhile may come here again, as a dead letter: see `put`.
+        self._handing_out = True
+        try:
+            return super()._hand_out()
+        finally:
+            self._handing_out = False
 
     def insert(self, entry: QueuedMessage) -> None:
         arguments = self._arguments

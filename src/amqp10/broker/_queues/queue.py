@@ -354,6 +354,7 @@ class Queue(Node):
         self._waiting.forget(consumer.key)
         if consumer.filtering is not None and not consumer.copies:
             selection = self._selections[consumer.filtering.key]
+            selection.forget(consumer.key)
             selection.consumers -= 1
             if not selection.consumers:
                 del self._selections[consumer.filtering.key]

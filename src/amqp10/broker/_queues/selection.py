@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
+from .exclusions import Exclusions
 from .waiting import HEADER_GROWTH, RUN, RUN_OCTETS
 
 if TYPE_CHECKING:
@@ -74,27 +75,30 @@ class Selection:
         self.unseen = deque(waiting)
         self._filtering = filtering
         self._back: list[tuple[int, QueuedMessage]] = []  # a heap of messages that came back; they may also be unseen
+        self._exclusions = Exclusions()  # the same, if they are not for every consumer
 
     def come_back(self, entry: QueuedMessage) -> None:
         """Test a message again that came back, because it may have changed."""
-        heappush(self._back, (entry.position, entry))
+        if entry.excluded:
+            self._exclusions.add(entry)
+        else:
+            heappush(self._back, (entry.position, entry))
+
+    def forget(self, consumer: int) -> None:
+        """Forget which messages this consumer has passed over, because it is gone."""
+        self._exclusions.forget(consumer)
 
     def next(self, consumer: int, looks: Looks) -> QueuedMessage | None:
         """Take the oldest message that passes and that this consumer may have; None: no more, or `looks` ended."""
-        aside: list[QueuedMessage] = []
-        found = None
-        while looks.remaining > 0 and (entry := self._pop()) is not None:
+        while looks.remaining > 0 and (entry := self._pop(consumer)) is not None:
             looks.look_at(entry, self._filtering)
             if not entry.available:
                 continue
             if entry.excluded and consumer in entry.excluded:
-                aside.append(entry)
+                self._exclusions.add(entry)
             elif self._filtering.passes(entry):
-                found = entry
-                break
-        for entry in aside:
-            self.come_back(entry)
-        return found
+                return entry
+        return None
 
     def run(self, most: int, largest: int, now: float, looks: Looks) -> list[QueuedMessage]:
         """Take the next messages that pass and that can be sent as they came, but for their header.
@@ -109,7 +113,7 @@ class Selection:
             looks: what may still be looked at; the run also ends with it.
         """
         run: list[QueuedMessage] = []
-        if self._back:
+        if self._back or self._exclusions.entries:
             return run
         unseen, filtering = self.unseen, self._filtering
         passes, look_at = filtering.passes, looks.look_at
@@ -132,8 +136,13 @@ class Selection:
             unseen.popleft()
         return run
 
-    def _pop(self) -> QueuedMessage | None:
-        unseen, back = self.unseen, self._back
+    def _pop(self, consumer: int) -> QueuedMessage | None:
+        """Take the oldest message that this consumer may have; one that is unseen may be excluded for it."""
+        unseen, back, excluded = self.unseen, self._back, self._exclusions.entries
+        if excluded and (index := self._exclusions.first_for(consumer)) is not None:
+            position = excluded[index].position
+            if not (back and back[0][0] < position) and not (unseen and unseen[0].position < position):
+                return excluded.pop(index)
         if back and (not unseen or back[0][0] < unseen[0].position):
             return heappop(back)[1]
         return unseen.popleft() if unseen else None
@@ -146,3 +155,5 @@ class Selection:
             self.unseen.extend(alive)
         if len(self._back) > 2 * depth + 256:
             self._back = sorted({position: entry for position, entry in self._back if entry.available}.items())
+        if len(self._exclusions.entries) > 2 * depth + 256:
+            self._exclusions.sweep(lambda entry: entry.available)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
+
+from .exclusions import Exclusions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,12 +61,11 @@ class WaitingMessages:
     """
 
     def __init__(self) -> None:
-        self.excluded: list[QueuedMessage] = []
+        self._exclusions = Exclusions()
+        self.excluded: list[QueuedMessage] = self._exclusions.entries
         self._ready: deque[QueuedMessage] = deque()  # in order of position
         # a heap of messages that came back, which go before younger ones
         self._returned: list[tuple[int, QueuedMessage]] = []
-        # By consumer: no message of `excluded` before this position is for it, so that it looks at each of them once.
-        self._passed: dict[int, float] = {}
         self._by_arrival = True  # no message was given another position
         self.append = self._ready.append
         self.extend = self._ready.extend
@@ -81,18 +80,13 @@ class WaitingMessages:
     def come_back(self, entry: QueuedMessage) -> None:
         """Put a message back into its old position."""
         if entry.excluded:
-            if not self.excluded:
-                self._passed.clear()
-            insort(self.excluded, entry, key=_position)
-            for consumer, passed in self._passed.items():
-                if passed > entry.position and consumer not in entry.excluded:
-                    self._passed[consumer] = entry.position
+            self._exclusions.add(entry)
         else:
             heappush(self._returned, (entry.position, entry))
 
     def forget(self, consumer: int) -> None:
         """Forget which messages this consumer has passed over, because it is gone."""
-        self._passed.pop(consumer, None)
+        self._exclusions.forget(consumer)
 
     def come_back_run(self, entries: Sequence[QueuedMessage]) -> None:
         """Put messages back as `come_back` does for each; they are in order of position.
@@ -122,7 +116,7 @@ class WaitingMessages:
         """Take the next message when some came back."""
         fresh = self._ready[0].position if self._ready else None
         back = self._returned[0][0] if self._returned else None
-        index = self._first_not_excluding(consumer)
+        index = self._exclusions.first_for(consumer)
         if index is not None:
             position = self.excluded[index].position
             if (fresh is None or position < fresh) and (back is None or position < back):
@@ -130,19 +124,6 @@ class WaitingMessages:
         if back is not None and (fresh is None or back < fresh):
             return heappop(self._returned)[1]
         return self._ready.popleft() if fresh is not None else None
-
-    def _first_not_excluding(self, consumer: int) -> int | None:
-        """Return the index of the first message in `excluded` that this consumer may have, or that has left."""
-        excluded = self.excluded
-        if not excluded:
-            return None
-        for index in range(bisect_left(excluded, self._passed.get(consumer, -math.inf), key=_position), len(excluded)):
-            entry = excluded[index]
-            if entry.gone or entry.excluded is None or consumer not in entry.excluded:
-                self._passed[consumer] = entry.position
-                return index
-        self._passed[consumer] = excluded[-1].position + 1
-        return None
 
     def run(self, most: int, largest: int, now: float) -> list[QueuedMessage]:
         """Return the next messages that any consumer may have; see `run_of`.
@@ -180,7 +161,7 @@ class WaitingMessages:
             self._ready.extend(alive)
             self._returned = [record for record in self._returned if not record[1].gone]
             heapify(self._returned)
-            self.excluded = [entry for entry in self.excluded if not entry.gone]
+            self._exclusions.sweep(lambda entry: not entry.gone)
 
     def clear(self) -> None:
         """Drop all messages."""
