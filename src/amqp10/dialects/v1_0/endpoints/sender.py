@@ -276,13 +276,13 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
             raise LocalProtocolError("send_more is for the delivery begun last with more=True")
         if not self.attached:
             raise LocalProtocolError(f"the link {self._name!r} is not attached")
-        self._streamed += len(payload)
+        streamed = self._streamed + len(payload)
         limit = self.remote.max_message_size  # type: ignore[union-attr]
-        if limit is not None and self._streamed > limit:
-            self._streamed -= len(payload)
+        if limit is not None and streamed > limit:
             raise LocalProtocolError(
-                f"the message has more than {self._streamed} bytes, but the peer's max-message-size is {limit}"
+                f"the message has at least {streamed} bytes, more than the peer's max-message-size of {limit}"
             )
+        self._streamed = streamed
         self._place.feed(payload)
         if not more:
             self._streaming = None
