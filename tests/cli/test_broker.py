@@ -33,6 +33,15 @@ def test_sigterm_ends_it(amqp10: Commands, other_broker: Starter) -> None:
     assert process.wait(30) == 128 + signal.SIGTERM
 
 
+def test_largest_message(amqp10: Commands, other_broker: Starter) -> None:
+    """A larger message than the option allows is refused."""
+    _, url = other_broker("--max-message-size", "100")
+    assert amqp10("send", url, "q", "x").code == 0
+    refused = amqp10("send", url, "q", "x" * 100)
+    assert refused.code != 0
+    assert "more than the peer's max-message-size of 100" in refused.err
+
+
 def test_declared_addresses_only(amqp10: Commands, other_broker: Starter) -> None:
     """Without auto-create an unknown address is refused, a declared one is not."""
     _, url = other_broker("--no-auto-create", "--queue", "known")

@@ -186,6 +186,12 @@ def naming_port(port: int, host: str, option: str) -> Iterator[None]:
     help="stop senders when messages take this much memory; 1 GiB by default",
 )
 @click.option(
+    "--max-message-size",
+    type=click.IntRange(1),
+    metavar="OCTETS",
+    help="refuse larger messages; 64 MiB by default",
+)
+@click.option(
     "--max-connections",
     type=click.IntRange(1),
     metavar="N",
@@ -241,6 +247,7 @@ def broker(
     dialects: tuple[str, ...],
     duplicate_ids: int | None,
     memory_limit: int | None,
+    max_message_size: int | None,
     max_connections: int | None,
     trust_user_id: bool,
     no_auto_create: bool,
@@ -295,6 +302,7 @@ def broker(
         "dialects": dialects,
         "duplicate_ids": duplicate_ids,
         "limits": BrokerLimits(memory=memory_limit) if memory_limit else None,
+        "max_message_size": max_message_size,
         "max_connections": max_connections,
     }
     given = {name: value for name, value in arguments.items() if value}
