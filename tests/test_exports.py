@@ -25,6 +25,8 @@ from amqp10.broker import Broker
 from amqp10.messaging import MessageFields
 from amqp10.testing import BackgroundBroker
 
+from .kit.inside.package import NAMES_BESIDE
+
 BESIDE = ["sync", "rabbitmq", "azure", "worker", "otel", "broker", "testing"]
 
 
@@ -341,6 +343,26 @@ def test_names_that_are_imported_later() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "Worker\n"
     assert "AttributeError: module 'amqp10' has no attribute 'worked'" in done.stderr
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module in BESIDE for name in NAMES_BESIDE[module]])
+def test_names_of_what_stands_beside(module: str, name: str) -> None:
+    """A name that is in a module beside `amqp10` says so to a program that imports it from `amqp10`."""
+    assert name in importlib.import_module(f"amqp10.{module}").__all__
+    advice = f"^{name} is in another module: from amqp10.{module} import {name}$"
+    with pytest.raises(ImportError, match=advice):
+        exec(f"from amqp10 import {name}")
+    with pytest.raises(ImportError, match=advice):
+        getattr(amqp10, name)
+
+
+@pytest.mark.parametrize("module", BESIDE)
+def test_modules_that_are_not_imported(module: str) -> None:
+    """`import amqp10` imports no module beside it; the error of a program that uses one says what to import."""
+    code = f"import amqp10; print(hasattr(amqp10, {module!r})); amqp10.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n"
+    assert f"AttributeError: module 'amqp10' has no attribute '{module}': import amqp10.{module}" in done.stderr
 
 
 @pytest.mark.anyio

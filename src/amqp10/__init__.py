@@ -410,11 +410,27 @@ _LATER: typing.Final = {
     ),
 }
 
+# Names of the modules beside this one, which programs look for here first.
+_BESIDE: typing.Final = {
+    "azure": ("EventHub", "EventProcessor", "ServiceBus"),
+    "broker": ("Broker", "BrokerLimits", "TokenRules"),
+    "otel": ("instrument",),
+    "rabbitmq": ("management",),
+    "sync": (),
+    "testing": ("BackgroundBroker", "FaultProxy", "ScriptedPeer"),
+    "worker": ("SessionWorker", "worker_from_environment"),
+}
+
 if not typing.TYPE_CHECKING:  # with `__getattr__`, type checkers would accept any name
 
     def __getattr__(name: str) -> typing.Any:
         if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            module = next((each for each, names in _BESIDE.items() if name in names), None)
+            if module is not None:
+                # From an AttributeError, `from amqp10 import NAME` makes an error without this text.
+                raise ImportError(f"{name} is in another module: from {__name__}.{module} import {name}", name=name)
+            advice = f": import {__name__}.{name}" if name in _BESIDE else ""
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}")
         found = globals()[name] = getattr(importlib.import_module(_LATER[name], __name__), name)
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amqp10 import _BESIDE as NAMES_BESIDE
 from amqp10._arguments import attributes, hints_of
 from amqp10._arguments.unknown import ELSEWHERE, MEANT
 from amqp10._http import MAX_BODY_SIZE, MAX_HEAD_SIZE, HTTPAnswer, HTTPRequest, serving
