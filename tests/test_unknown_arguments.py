@@ -42,6 +42,7 @@ UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
     (Worker, "prefetch_count", "Worker() has no argument 'prefetch_count': use prefetch"),
     (Worker, "on_message", "Worker() has no argument 'on_message': use handler"),
     (Broker, "user", "Broker() has no argument 'user': did you mean users?"),
+    (Broker, "memory_limit", "Broker() has no argument 'memory_limit': limits=BrokerLimits(memory=...) has it"),
     (Broker(port=0).connect, "heartbeat", "connect() has no argument 'heartbeat': use idle_timeout"),
     (
         bridge,

@@ -125,6 +125,7 @@ ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
         ("dialect", "from_dialect", "from_tls_ca", "to_dialect", "to_tls_ca", "tls"),
         "give a Connection(URL, dialect=...) in place of the URL: it has such settings",
     ),
+    ("limits", ("memory", "memory_limit"), "limits=BrokerLimits(memory=...) has it"),
     ("", ("exchange", "routing_key"), "the address has it: exchange_address(NAME, KEY) of amqp10.rabbitmq makes one"),
     ("", ("loop",), "it runs in the event loop that calls it"),
     ("message", ("mandatory",), "send() raises MessageReleased where no queue takes the message"),
