@@ -52,7 +52,7 @@ def guarantee_of(source: Connection, target: Connection) -> ExactlyOnce:
     if one_broker and (lacking or delivery_store(source) is None):
         return "transactions"
     if lacking:
-        together = "" if source is target else "; nor are both ends the same connection to a broker with transactions"
+        together = "" if source is target else "; and the two ends are not one connection to a broker with transactions"
         raise Unsupported(
             f"exactly once is not possible: {', and '.join(lacking)}{together}. Try to move at least "
             "once, to a target that drops duplicates"

@@ -163,7 +163,9 @@ def bridge(
         )
 
     if exactly_once and not store and ends[0] != ends[1]:
-        click.echo("without --store, a bridge that is killed may leave messages twice: nothing is kept of it", err=True)
+        click.echo(
+            "without --store FILE, messages may arrive twice if this bridge is killed and started again", err=True
+        )
     reports: list[BridgeReport] = []
 
     async def run() -> None:
