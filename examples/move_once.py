@@ -13,23 +13,24 @@ from amqp10.broker import Broker
 COUNT = 3
 
 
+def marked(message: Message) -> Message:
+    """Return the message with its id where the target looks for ids that it has seen."""
+    properties = {"_AMQ_DUPL_ID": str(message.message_id)}
+    return message.replace(
+        application_properties=message.application_properties | properties
+    )
+
+
 async def move(old: Connection, new: Connection, *, accept: bool) -> None:
     async with (
         old.receiver("move-orders") as receiver,
         new.sender("orders") as sender,
     ):
-        for _ in range(COUNT):
-            delivery = await receiver.receive()
-            message = delivery.message
-            properties = {"_AMQ_DUPL_ID": str(message.message_id)}
-            # The target drops a message whose id it has seen
-            await sender.send(
-                message.replace(
-                    application_properties=message.application_properties | properties
-                )
-            )
+        while deliveries := await receiver.receive_batch(100, max_wait=1):
+            await sender.send_many(marked(each.message) for each in deliveries)
             if accept:
-                delivery.accept()
+                for each in deliveries:
+                    each.accept()
 
 
 async def main(url: str) -> None:

@@ -35,7 +35,7 @@ async def orders(bus: ServiceBus) -> None:
         delivery = await receiver.receive()
         # Its end completes the message
         async with delivery.keep_locked(), delivery as message:
-            print(message.body, "at attempt", delivery.delivery_count)
+            print(message.body, "at attempt", delivery.delivery_count + 1)
         delivery = await receiver.receive()
         await delivery.dead_letter("it cannot be brewed")
     async with bus.receiver("orders", dead_letters=True) as receiver:

@@ -67,7 +67,7 @@ EXPECTED = {
     "health.py": "/ready 503\n/live 200\n/ready 200\n/live 503\n",
     "tokens.py": "renewed: sb://example/orders\nthe key may not receive: amqp:unauthorized-access\n"
     "logged in by OAUTHBEARER\nrenewed: login\nreceived before\nreceived after\n",
-    "service_bus_client.py": "b'two teas' at attempt 0\ndead: b'no tea' because it cannot be brewed\n"
+    "service_bus_client.py": "b'two teas' at attempt 1\ndead: b'no tea' because it cannot be brewed\n"
     "kettle: b'fill', b'boil', last done: boil\nscheduled: b'refill' as number 3\nred: b'apple'\n",
     "service_bus.py": "two teas is locked, at attempt 1\ntwo teas is locked, at attempt 2\n",
     "event_hub_client.py": "b'20.5' of sensor-7, 2 more are there\n[b'21.0', b'21.5']\n"

@@ -1,4 +1,4 @@
-"""Leave out of the reference the constructors that programs do not call: an extension of Griffe, for mkdocstrings."""
+"""Leave out of the reference what programs do not call: an extension of Griffe, for mkdocstrings."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ MADE_BY_OTHERS = (
 
 
 class Constructors(griffe.Extension):
-    """Removes `__init__` from the classes of these modules, and `__dir__` from all."""
+    """Removes `__init__` from the classes of these modules, and `__dir__` from all; shows `native` as a property."""
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         """Griffe calls this for each class, once its members are known."""
         if cls.path.startswith(MADE_BY_OTHERS):
             cls.members.pop("__init__", None)
         cls.members.pop("__dir__", None)
+        native = cls.members.get("native")
+        if isinstance(native, griffe.Function):  # its decorator is a property to Python and to type checkers
+            shown = griffe.Attribute("native", annotation=native.returns, docstring=native.docstring)
+            shown.labels.add("property")
+            cls.set_member("native", shown)

@@ -422,8 +422,7 @@ class Connection(LinkFactory, Generic[DialectT]):
     if not TYPE_CHECKING:
 
         @property
-        def connection(self) -> Connection:
-            """It was inherited from what sessions and connections have in common."""
+        def connection(self) -> Connection:  # inherited from what sessions and connections have in common
             warnings.warn("connection.connection is the connection itself", DeprecationWarning, stacklevel=2)
             return self
 
