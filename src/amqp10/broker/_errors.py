@@ -16,4 +16,4 @@ class Refused(Exception):
     def __init__(self, condition: str, description: str, *, reply_code: int | None = None) -> None:
         super().__init__(description)
         info = None if reply_code is None else {Symbol("reply-code"): reply_code}
-        self.error = Error(Symbol(condition), description, info)
+        self.error = Error(condition, description, info)

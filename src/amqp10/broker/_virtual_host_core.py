@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..errors import DecodeError
 from ..messaging import Error, read_properties
-from ..types import Symbol, encode
+from ..types import encode
 from ._address import Kind, exchange_in, is_made_up, prefixed, split_address, usual_kind
 from ._admission import Admission
 from ._deadlines import Deadlines
@@ -477,7 +477,7 @@ class VirtualHostCore:
         if isinstance(node, Topic):
             for subscription in node.subscriptions.values():
                 self._forget(subscription)
-        node.delete(Error(Symbol("amqp:resource-deleted"), f"{node.name!r} was deleted"))
+        node.delete(Error("amqp:resource-deleted", f"{node.name!r} was deleted"))
 
     def _make_queue(self, name: str, *, temporary: bool = False) -> Queue:
         queue = Queue(name, self._settings_of(name), temporary=temporary)

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from .._arguments import checked
 from ..messaging import Error
-from ..types import Symbol
 from ._queues.queue import Queue
 from ._queues.topic import Topic
 from ._snapshots import (
@@ -52,7 +51,7 @@ def virtual_host_of(hostname: str | None, known: Container[str], *, exact: bool)
 def not_there(hostname: str | None, *, exact: bool) -> Error:
     """Return the error for a client that asked for an unknown virtual host."""
     condition = "amqp:not-allowed" if exact else "amqp:not-found"  # 530 in 0-9-1
-    return Error(Symbol(condition), f"there is no virtual host {(hostname or '').removeprefix(_PREFIX)!r:.200}")
+    return Error(condition, f"there is no virtual host {(hostname or '').removeprefix(_PREFIX)!r:.200}")
 
 
 def store_of(path: str, name: str) -> str:

@@ -245,9 +245,7 @@ class ConsumerLink(LinkTaker, QueueConsumer):
         if transaction is None:
             if delivery.local_settled:
                 self._queue.settle(message_of(delivery), self, self._default_outcome)
-            self._detach(
-                Error(Symbol("amqp:transaction:unknown-id"), "the outcome names a transaction that is not open")
-            )
+            self._detach(Error("amqp:transaction:unknown-id", "the outcome names a transaction that is not open"))
             return
         outcome = state.outcome if isinstance(state.outcome, OUTCOMES) else None
         if outcome is None and delivery.local_settled:
@@ -287,13 +285,11 @@ class ConsumerLink(LinkTaker, QueueConsumer):
         transaction = self._peer.transaction(txn_id)
         if txn_id is None or transaction is not None:
             if transaction is not None and self.copies:
-                self._detach(
-                    Error(Symbol("amqp:not-implemented"), "messages that a browser looks at cannot be acquired")
-                )
+                self._detach(Error("amqp:not-implemented", "messages that a browser looks at cannot be acquired"))
             else:
                 self.acquire_in(transaction)
         else:
-            self._detach(Error(Symbol("amqp:transaction:unknown-id"), "the flow names a transaction that is not open"))
+            self._detach(Error("amqp:transaction:unknown-id", "the flow names a transaction that is not open"))
 
     # For transactions that end
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...engine import LinkOwner, LinkTerms
 from ...errors import DecodeError
 from ...messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Error, Message, Rejected
-from ...types import Symbol, as_composite
+from ...types import as_composite
 from .._transactions.local import LocalTransaction
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class CoordinatorLink(LinkOwner):
         self._terminated = True
         self._roll_back()
         if self._link.attached:
-            self._link.detach(closed=True, error=Error(Symbol(condition), description))
+            self._link.detach(closed=True, error=Error(condition, description))
             self._peer.wake()
 
     def end(self) -> None:
@@ -153,4 +153,4 @@ class CoordinatorLink(LinkOwner):
 
 
 def _rejected(condition: str, description: str) -> Rejected:
-    return Rejected(Error(Symbol(condition), description))
+    return Rejected(Error(condition, description))

@@ -21,7 +21,7 @@ from ...engine import (
 )
 from ...errors import EncodeError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import NEWEST_CONNECTION, ONLY_TO_RESUME, Coordinator, Error, Rejected, Source, Target
-from ...types import Symbol, encode
+from ...types import encode
 from .._address import QUEUES, exchange_in
 from .._errors import Refused
 from .._limits import check_count, check_name
@@ -110,7 +110,7 @@ class PeerLinks:
         except (LocalProtocolError, EncodeError) as error:
             # For example an answer that is larger than the peer's frames.
             condition = error.condition if isinstance(error, LocalProtocolError) else None
-            self._refuse(link, _error(condition or "amqp:not-allowed", str(error)))
+            self._refuse(link, Error(condition or "amqp:not-allowed", str(error)))
 
     @property
     def incoming(self) -> Iterable[ReceiverLink]:
@@ -312,7 +312,7 @@ class PeerLinks:
 
     def _stolen(self, link: Link) -> None:
         """Detach a link whose name another link took (§2.6.1)."""
-        link.detach(closed=False, error=_error("amqp:link:stolen", f"another link has the name {link.name!r} now"))
+        link.detach(closed=False, error=Error("amqp:link:stolen", f"another link has the name {link.name!r} now"))
         self.end(link)
         self._peer.wake()
 
@@ -549,7 +549,3 @@ class PeerLinks:
 
 def _nothing(deliveries: list[Any]) -> None:
     """Do nothing: a producer has nothing to give back."""
-
-
-def _error(condition: str, description: str) -> Error:
-    return Error(Symbol(condition), description)

@@ -185,7 +185,7 @@ class ProducerLink(LinkOwner):
                 self._reject(delivery, *_UNROUTABLE)
         elif delivery.local_settled and self._link.attached:
             reason = "a message for a transaction that is not open"
-            self._link.detach(closed=True, error=Error(Symbol("amqp:transaction:unknown-id"), reason))
+            self._link.detach(closed=True, error=Error("amqp:transaction:unknown-id", reason))
         else:
             self._reject(delivery, "amqp:transaction:unknown-id", "the transaction of the message is not open")
 
@@ -286,7 +286,7 @@ class ProducerLink(LinkOwner):
         self, delivery: IncomingDelivery, condition: str, description: str, info: dict[Symbol, Any] | None = None
     ) -> None:
         # The map is sent even if empty: azure-servicebus for Python waits forever if the field is missing.
-        self._refuse(delivery, Error(Symbol(condition), description, info or {}))
+        self._refuse(delivery, Error(condition, description, info or {}))
 
     def _refuse(self, delivery: IncomingDelivery, error: Error) -> None:
         transaction = self._transaction_of(delivery)
@@ -297,7 +297,7 @@ class ProducerLink(LinkOwner):
         if transaction is not None and (not hears or isinstance(delivery, RoutedDelivery)):
             # The transaction must not be committed without the message (§4.4.4.1): its sender does not see the refusal,
             # or in an older dialect need not see it before it commits.
-            transaction.failed = Error(Symbol("amqp:transaction:rollback"), f"{error.condition}: {error.description}")
+            transaction.failed = Error("amqp:transaction:rollback", f"{error.condition}: {error.description}")
         elif settled:
             self._vhost.unroutable += 1
         if not (settled or hears):

@@ -51,7 +51,7 @@ def check_user_id(payload: bytes, user: str | None, message_format: int = 0) -> 
 
 
 def _refusal(reason: str) -> Error:
-    return Error(Symbol("amqp:unauthorized-access"), reason, {Symbol("reply-code"): 406})
+    return Error("amqp:unauthorized-access", reason, {Symbol("reply-code"): 406})
 
 
 def _marked(payload: bytes, start: int, end: int | None = None) -> bool:

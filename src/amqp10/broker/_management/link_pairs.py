@@ -157,4 +157,4 @@ class LinkPairs:
 
 
 def _end(link: Link, condition: str, description: str) -> None:
-    link.detach(closed=True, error=Error(Symbol(condition), description))
+    link.detach(closed=True, error=Error(condition, description))

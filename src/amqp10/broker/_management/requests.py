@@ -32,7 +32,7 @@ from ...engine import (
 )
 from ...errors import EncodeError
 from ...messaging import Error
-from ...types import Symbol, encode
+from ...types import encode
 from .._address import prefixed
 from .._errors import Refused
 from .._limits import MAX_KEY_LENGTH, check_count, check_name
@@ -90,7 +90,7 @@ class Requests:
         except Refused as refusal:
             pending.session.refuse(pending, refusal.error)
         except EncodeError as error:
-            pending.session.refuse(pending, Error(Symbol("amqp:invalid-field"), f"cannot be stored: {error}"))
+            pending.session.refuse(pending, Error("amqp:invalid-field", f"cannot be stored: {error}"))
         else:
             request = pending.request
             if isinstance(request, DeclareQueue) and request.exclusive and not request.passive:

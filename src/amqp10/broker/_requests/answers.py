@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import LocalProtocolError
 from ...messaging import Error
-from ...types import Symbol
 
 if TYPE_CHECKING:
     from ...engine import SenderLink
@@ -49,7 +48,7 @@ class Answers:
             try:
                 link.send(answer, settled=True)
             except LocalProtocolError as error:  # the answer exceeds the peer's max-message-size
-                link.detach(closed=True, error=Error(Symbol("amqp:link:message-size-exceeded"), str(error)))
+                link.detach(closed=True, error=Error("amqp:link:message-size-exceeded", str(error)))
 
     def clear(self) -> None:
         """Drop all answers, because the link is over."""

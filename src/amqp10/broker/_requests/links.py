@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engine import LinkOwner, LinkTerms, ReceiverLink, SenderLink
 from ...errors import DecodeError
 from ...messaging import ACCEPTED, Error, Message, Rejected, TransactionalState
-from ...types import Symbol
 from .answers import Answers
 
 if TYPE_CHECKING:
@@ -166,11 +165,11 @@ class _Requests(LinkOwner):
             request = Message.decode(payload)
             request.check()
         except DecodeError as error:
-            return Rejected(Error(Symbol("amqp:decode-error"), str(error)))
+            return Rejected(Error("amqp:decode-error", str(error)))
         responses = self._links.responses_for(self._link.session, self._node, request.reply_to)
         if responses is None or responses.answers.full:
             why = "there is no link for the answer" if responses is None else "too many answers wait for credit"
-            return Rejected(Error(Symbol("amqp:precondition-failed"), why))
+            return Rejected(Error("amqp:precondition-failed", why))
         responses.answers.add(self._carry_out(request, txn_id).encode())
         responses.ready()
         return None

@@ -201,7 +201,7 @@ class ConnectionManager:
         # §2.4.5: close if the peer asks for a shorter idle time-out than supported
         if theirs is not None and theirs < least:
             reason = f"an idle-time-out of {theirs * 1000:g} ms, and {least * 1000:g} ms is the least"
-            return Error(Symbol("amqp:not-allowed"), reason)
+            return Error("amqp:not-allowed", reason)
         return None
 
     def blocked_or_not(self) -> None:
@@ -410,4 +410,4 @@ def _is_fault(error: AmqpError | None) -> bool:
 
 
 def _no_resources(description: str) -> Error:
-    return Error(Symbol("amqp:resource-limit-exceeded"), description)
+    return Error("amqp:resource-limit-exceeded", description)

@@ -31,7 +31,6 @@ from ...engine import (
     WindowOpened,
 )
 from ...messaging import Error, TransactionalState
-from ...types import Symbol
 from .._errors import Refused
 from .._held_up import HeldUp
 from .._links.links import PeerLinks
@@ -321,7 +320,7 @@ class PeerConnection(EngineOwner):
         transaction = self.transaction(event.state.txn_id)
         if transaction is not None:
             reason = "an outcome was named in the transaction of a delivery that is not there any more"
-            transaction.failed = _error("amqp:transaction:rollback", reason)
+            transaction.failed = Error("amqp:transaction:rollback", reason)
 
     def _on_request_received(self, event: RequestReceived) -> None:
         pending = event.request
@@ -347,7 +346,3 @@ class PeerConnection(EngineOwner):
 
     def _on_connection_ended(self, event: ConnectionEnded) -> None:
         self.lost()
-
-
-def _error(condition: str, description: str) -> Error:
-    return Error(Symbol(condition), description)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...messaging import Error
-from ...types import Symbol
 from .._users.users import Rights
 from .rules import RIGHT_FOR, TokenInvalid, parts
 
@@ -196,4 +195,4 @@ class PeerTokens:
 
 
 def _unauthorized(description: str) -> Error:
-    return Error(Symbol("amqp:unauthorized-access"), description)
+    return Error("amqp:unauthorized-access", description)

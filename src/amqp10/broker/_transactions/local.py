@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...messaging import ACCEPTED, RELEASED, Error, TransactionalState
-from ...types import Symbol
 from .._deadlines import Deadlines
 from .._log import attempt
 from .._queues.message import message_of
@@ -181,7 +180,7 @@ class LocalTransaction:
         """The error that prevents a commit, or None."""
         for node, _ in self._posted:
             if node.deleted:
-                return Error(Symbol("amqp:transaction:rollback"), f"the node {node.name!r} no longer exists")
+                return Error("amqp:transaction:rollback", f"the node {node.name!r} no longer exists")
         for part in self._parts.values():
             if (error := part.obstacle) is not None:
                 return error
@@ -219,7 +218,7 @@ class LocalTransaction:
         self._acquired.clear()
         self._parts.clear()
         self.expired = True
-        self.failed = Error(Symbol("amqp:transaction:timeout"), description)
+        self.failed = Error("amqp:transaction:timeout", description)
 
     def _release_acquirers(self) -> None:
         """Clear the txn-id of all links that acquire in it, as §4.4.3 demands at the discharge."""

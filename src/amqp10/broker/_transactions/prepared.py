@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ...messaging import Error
-from ...types import Symbol
 from .._queues.node import QueueConsumer
 from .local import attempt_each, take_all
 
@@ -65,7 +64,7 @@ class RestoredBranch:
         """See `LocalTransaction.commit`."""
         if not self._whole or any(node.deleted for node, _ in self._work.posted):
             self.roll_back()
-            return Error(Symbol("amqp:transaction:rollback"), "one of its queues no longer exists")
+            return Error("amqp:transaction:rollback", "one of its queues no longer exists")
         take_all(self._work.posted, self._quarantine)
         holder = DetachedConsumer()
         attempt_each((queue.settle, entry, holder, outcome) for queue, entry, outcome in self._work.retired)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from ..._http import HTTPAnswer, HTTPRequest, serving
 from ...messaging import Error
 from ...net import TLS, is_loopback
-from ...types import Symbol
 from ._administration.administration import Administration
 from ._busy import SERVER_BUSY
 from ._event_hubs.hub import Partition
@@ -85,7 +84,7 @@ class AzureControls:
             KeyError: there is no such entity.
         """
         entity = None if address is None else self._find(address)
-        error = Error(Symbol(condition), "the link was detached on demand")
+        error = Error(condition, "the link was detached on demand")
         found = [(links, link) for links in list(self._namespace.links) for link in links.of(entity)]
         for links, link in found:
             links.detach(link, error)

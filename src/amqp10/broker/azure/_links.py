@@ -73,7 +73,7 @@ class NamespaceLinks(LinkService):
                 continue
             role = "consumer" if isinstance(link, SenderLink) else "publisher"
             reason = _IDLE.format(role, kind + role.capitalize(), _duration(seconds))
-            self.detach(link, Error(Symbol("amqp:link:detach-forced"), reason))
+            self.detach(link, Error("amqp:link:detach-forced", reason))
 
     def detach(self, link: Link, error: Error) -> None:
         """Detach a link to an entity or a hub."""

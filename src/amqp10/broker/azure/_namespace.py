@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
 
 from ...messaging import Error
-from ...types import Symbol, decode, encode
+from ...types import decode, encode
 from .._errors import Refused
 from ._config import AzureConfig, EntityConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from ._event_hubs.hub import Hub, Partition
@@ -384,7 +384,7 @@ class Namespace:
         entity.status = status
         if status == "Active":
             return
-        error = Error(Symbol(ENTITY_DISABLED), f"{entity.name!r} is {status} now")
+        error = Error(ENTITY_DISABLED, f"{entity.name!r} is {status} now")
         for links in list(self.links):
             for link in links.of(entity):
                 links.detach(link, error)

@@ -414,7 +414,7 @@ class Partition(AzureNode, Stream):
         else:
             reason = f"the reader {reader.name} with the owner level {reader.epoch} has {self.name!r} now"
             for each in list(readers):
-                each.steal(Error(Symbol(LINK_STOLEN), reason))
+                each.steal(Error(LINK_STOLEN, reason))
         reader.place = place
         readers = self.readers.setdefault(reader.group, {})
         readers[reader] = None

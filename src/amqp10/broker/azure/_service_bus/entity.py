@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 from ....errors import DecodeError
 from ....messaging import Error
-from ....types import Symbol, decode, encode
+from ....types import decode, encode
 from ..._deadlines import Deadlines
 from ..._errors import Refused
 from ..._log import attempt, dead_letter_observers, notice
@@ -799,7 +799,7 @@ class Entity(AzureNode):
         group.line.clear()
         self._free_session(group, self._attempt_failed)
         reason = f"The lock of the session {group.id!r:.200} has expired: accept the session again."
-        attempt(f"a receiver of {self.name!r}", holder.lock_lost, Error(Symbol(SESSION_LOCK_LOST), reason))
+        attempt(f"a receiver of {self.name!r}", holder.lock_lost, Error(SESSION_LOCK_LOST, reason))
 
     def _held_session(self, session_id: str | None) -> Group:
         """Return a locked session.
@@ -984,7 +984,7 @@ class Entity(AzureNode):
                 self._give_sessions()  # a session may have become free just now
                 if what in self._sessions.askers:
                     reason = f"no session of {self.name!r} with messages came free in time"
-                    error = Error(Symbol(TIMEOUT), reason)
+                    error = Error(TIMEOUT, reason)
                     attempt(f"a receiver of {self.name!r}", self._stop_asking(what).refused, error)
             elif kind == "death":
                 # A locked message expires when it comes back, a deferred one when somebody asks for it.

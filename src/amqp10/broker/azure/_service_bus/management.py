@@ -261,7 +261,7 @@ def _outcome(body: dict[Any, Any]) -> Outcome:
         "completed": ACCEPTED,
         "abandoned": Modified(delivery_failed=True, message_annotations=properties),
         "defered": Modified(undeliverable_here=True, message_annotations=properties),
-        "suspended": Rejected(Error(Symbol(DEAD_LETTER), None, {**properties, **death})),
+        "suspended": Rejected(Error(DEAD_LETTER, None, {**properties, **death})),
         "released": RELEASED,
     }
     if not isinstance(status, str) or status not in outcomes:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ....messaging import Error
-from ....types import Symbol
 from ..._errors import Refused
 from .outcomes import settle
 
@@ -99,7 +98,7 @@ class _Scheduled:
     @property
     def obstacle(self) -> Error | None:
         if self.entity.deleted:
-            return Error(Symbol("amqp:transaction:rollback"), f"the entity {self.entity.name!r} no longer exists")
+            return Error("amqp:transaction:rollback", f"the entity {self.entity.name!r} no longer exists")
         return None
 
     def apply(self) -> None:
