@@ -27,7 +27,7 @@ from ._queues.arguments import Arguments, QueueDeclaration, queue_type
 from ._queues.declared import DeclaredQueue
 from ._queues.duplicates import RecentIds
 from ._queues.message import EMPTY_MESSAGE, QueuedMessage
-from ._queues.node import Limits, Node, NotTaken
+from ._queues.node import Limits, Node
 from ._queues.pending import PendingOutcomes
 from ._queues.queue import Queue, QueueSettings
 from ._queues.quorum import QuorumQueue
@@ -591,7 +591,7 @@ class VirtualHostCore:
         for place, each in enumerate(nodes):
             try:
                 each.put(entry.copy() if place else entry)
-            except NotTaken as refusal:
+            except Refused as refusal:
                 refused = refusal
         if refused is not None and len(nodes) == 1:
             raise ValueError(f"{refused}, and refuses the message")

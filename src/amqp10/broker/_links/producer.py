@@ -6,7 +6,7 @@ An outcome is sent when its message is on the disk: `Connection._before_write` i
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ...engine import LinkOwner, RoutedDelivery
 from ...errors import DecodeError
@@ -14,7 +14,6 @@ from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Released, Transact
 from ...types import Symbol
 from .._errors import Refused
 from .._queues.message import QueuedMessage
-from .._queues.node import NotTaken
 from .terminus import allows
 from .user_id import check_user_id
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from .destinations import Destination
 
 
-_UNROUTABLE: Final = ("amqp:not-found", "no queue takes the message")
+_UNROUTABLE: Final = Error("amqp:not-found", "no queue takes the message")
 _EXCHANGE, _ROUTING_KEY = Symbol("x-exchange"), Symbol("x-routing-key")
 
 
@@ -134,7 +133,7 @@ class ProducerLink(LinkOwner):
                 self._unresolved(delivery, error.error)
                 continue
             except DecodeError as error:
-                self._reject(delivery, "amqp:decode-error", str(error))
+                self._reject(delivery, Error("amqp:decode-error", str(error)))
                 continue
             entry.origin, entry.account = origin, account
             if route.exchange is not None and destination.annotates:
@@ -144,13 +143,13 @@ class ProducerLink(LinkOwner):
                 octets = entry.size * sum(node.copies_stored(entry.durable) for node in nodes)
                 if octets and not store.fits(octets):
                     reason = f"the disk of the store has no room for {octets} octets more"
-                    self._reject(delivery, "amqp:resource-limit-exceeded", reason)
+                    self._reject(delivery, Error("amqp:resource-limit-exceeded", reason))
                     continue
             if len(nodes) == 1 and delivery.remote_state is None:  # nearly all messages
                 try:
                     nodes[0].take(entry)
-                except NotTaken as refusal:
-                    self._reject(delivery, refusal.condition, str(refusal), refusal.info)
+                except Refused as refusal:
+                    self._reject(delivery, refusal.error)
                 else:
                     self._settle(delivery, ACCEPTED, entry.durable)
                 continue
@@ -161,7 +160,7 @@ class ProducerLink(LinkOwner):
         incoming = self._link.incoming
         self._link.materialize(self._link.unmaterialized)
         while incoming:
-            self._reject(incoming.popleft(), "amqp:resource-limit-exceeded", description)
+            self._reject(incoming.popleft(), Error("amqp:resource-limit-exceeded", description))
 
     def _post(self, delivery: IncomingDelivery, posted: list[tuple[Node, QueuedMessage]]) -> None:
         """Route a message with a state, or post it in the transaction that it names (§4.4.1)."""
@@ -174,20 +173,21 @@ class ProducerLink(LinkOwner):
             try:
                 for node, entry in posted:
                     transaction.post(node, entry)
-            except NotTaken as refusal:
-                self._reject(delivery, refusal.condition, str(refusal), refusal.info)
+            except Refused as refusal:
+                self._reject(delivery, refusal.error)
                 return
             if not posted and delivery.local_settled:
                 self._drop(delivery)
             elif posted or self._may_release:
                 self._settle(delivery, transaction.accepted if posted else TransactionalState(transaction.id, RELEASED))
             else:
-                self._reject(delivery, *_UNROUTABLE)
+                self._reject(delivery, _UNROUTABLE)
         elif delivery.local_settled and self._link.attached:
             reason = "a message for a transaction that is not open"
             self._link.detach(closed=True, error=Error("amqp:transaction:unknown-id", reason))
         else:
-            self._reject(delivery, "amqp:transaction:unknown-id", "the transaction of the message is not open")
+            error = Error("amqp:transaction:unknown-id", "the transaction of the message is not open")
+            self._reject(delivery, error)
 
     def _drop(self, delivery: IncomingDelivery) -> None:
         """Drop a message without a queue that was sent settled in a transaction.
@@ -197,18 +197,18 @@ class ProducerLink(LinkOwner):
         if isinstance(delivery, RoutedDelivery):
             self._vhost.unroutable += 1
         else:
-            self._reject(delivery, *_UNROUTABLE)
+            self._reject(delivery, _UNROUTABLE)
 
     def _put(self, delivery: IncomingDelivery, posted: list[tuple[Node, QueuedMessage]]) -> None:
         """Put a message into its nodes; the sender is told if one of them refused it."""
-        refused: NotTaken | None = None
+        refused: Error | None = None
         for node, entry in posted:
             try:
                 node.take(entry)
-            except NotTaken as refusal:
-                refused = refusal
+            except Refused as refusal:
+                refused = refusal.error
         if refused is not None:
-            self._reject(delivery, refused.condition, str(refused), refused.info)
+            self._reject(delivery, refused)
         elif posted:
             self._settle(delivery, ACCEPTED, posted[0][1].durable)
         elif delivery.local_settled:
@@ -216,7 +216,7 @@ class ProducerLink(LinkOwner):
         elif self._may_release:
             self._settle(delivery, RELEASED)
         else:
-            self._reject(delivery, *_UNROUTABLE)
+            self._reject(delivery, _UNROUTABLE)
 
     def _transaction_of(self, delivery: IncomingDelivery) -> LocalTransaction | None:
         state = delivery.remote_state
@@ -268,12 +268,12 @@ class ProducerLink(LinkOwner):
         have their own ways to tell it.
         """
         if self.destination.by_message and not isinstance(delivery, RoutedDelivery):
-            info = {Symbol("delivery-tag"): delivery.tag}
+            info = {"delivery-tag": delivery.tag}
             self._refuse_aloud(delivery, Error(error.condition, error.description, info))
         elif error.condition == "amqp:unauthorized-access":
             self._refuse_aloud(delivery, error)
         else:
-            self._reject(delivery, str(error.condition), error.description or "")
+            self._reject(delivery, Error(error.condition, error.description))
 
     def _refuse_aloud(self, delivery: IncomingDelivery, error: Error) -> None:
         """Refuse a message; if it was sent settled, end the link with the error, because no outcome is sent."""
@@ -282,11 +282,9 @@ class ProducerLink(LinkOwner):
         if silent:
             self._detach(error)
 
-    def _reject(
-        self, delivery: IncomingDelivery, condition: str, description: str, info: dict[Symbol, Any] | None = None
-    ) -> None:
+    def _reject(self, delivery: IncomingDelivery, error: Error) -> None:
         # The map is sent even if empty: azure-servicebus for Python waits forever if the field is missing.
-        self._refuse(delivery, Error(condition, description, info or {}))
+        self._refuse(delivery, Error(error.condition, error.description, error.info or {}))
 
     def _refuse(self, delivery: IncomingDelivery, error: Error) -> None:
         transaction = self._transaction_of(delivery)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 from ...messaging import Error, Message
-from ...types import Symbol
 
 _PROPERTIES: Final = 0x73
 _NULL: Final = 0x40
@@ -51,7 +50,7 @@ def check_user_id(payload: bytes, user: str | None, message_format: int = 0) -> 
 
 
 def _refusal(reason: str) -> Error:
-    return Error("amqp:unauthorized-access", reason, {Symbol("reply-code"): 406})
+    return Error("amqp:unauthorized-access", reason, {"reply-code": 406})
 
 
 def _marked(payload: bytes, start: int, end: int | None = None) -> bool:

@@ -150,7 +150,7 @@ class Management:
         try:
             return self._peer.do(request)
         except Refused as refusal:
-            condition = str(refusal.error.condition)
+            condition = refusal.error.condition
             status = other.get(condition.rpartition(":")[2].replace("-", "_"), _FAULTS.get(condition, 400))
             raise Refusal(status, str(refusal)) from None
         except EncodeError as error:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ...types import Symbol
+from .._errors import Refused
 from .._log import attempt, notice
 from .duplicates import RecentIds, duplicate_id
 from .stream_offsets import NEXT, StreamPosition
@@ -44,31 +45,14 @@ class Limits:
     credit: int = 1000
 
 
-class NotTaken(Exception):
-    """A node refuses a message.
-
-    Attributes:
-        condition: the condition of the error for its sender.
-        info: the info of that error.
-    """
-
-    condition = "amqp:resource-limit-exceeded"
-
-    def __init__(
-        self, description: str, condition: str | None = None, info: Mapping[Symbol, Any] | None = None
-    ) -> None:
-        super().__init__(description)
-        self.info = dict(info or {})
-        if condition is not None:
-            self.condition = condition
-
-
-class QueueFull(NotTaken):
+class QueueFull(Refused):
     """A full queue refuses a message, as it was declared to (`x-overflow`); the error names the queue."""
 
     def __init__(self, name: str) -> None:
-        info = {Symbol("queue"): name, Symbol("reason"): Symbol("maxlen")}
-        super().__init__(f"queue {name!r} is full: it exceeded maximum length", info=info)
+        info = {"queue": name, "reason": Symbol("maxlen")}
+        super().__init__(
+            "amqp:resource-limit-exceeded", f"queue {name!r} is full: it exceeded maximum length", info=info
+        )
 
 
 class Producer(Protocol):

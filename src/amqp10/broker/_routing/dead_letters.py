@@ -16,7 +16,7 @@ from ...messaging import read_annotations, read_header
 from ...types import Symbol
 from .._errors import Refused
 from .._queues.message import EMPTY_MESSAGE
-from .._queues.node import Node, NotTaken
+from .._queues.node import Node
 from .._queues.topic import Subscription
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _read(entry: QueuedMessage) -> tuple[Mapping[Any, Any], int | None]:
 def _put(node: Node, entry: QueuedMessage) -> bool:
     try:
         node.put(entry)
-    except NotTaken:
+    except Refused:
         return False
     return True
 

@@ -16,7 +16,6 @@ from ....kit.inside.broker import (
     BATCH_FORMAT,
     Limits,
     Namespace,
-    NotTaken,
     QueuedMessage,
     Refused,
     SessionReceiver,
@@ -88,9 +87,9 @@ class TestMessages:
     @pytest.mark.parametrize("body", ["text", b"no message", Data(Message(b"x").encode(), b"\xff")])
     def test_malformed_batch(self, bench: Bench, body: object) -> None:
         """A batch with anything else in it is refused as a whole."""
-        with pytest.raises(NotTaken) as refusal:
+        with pytest.raises(Refused) as refusal:
             bench.send(Message(body), BATCH_FORMAT)
-        assert refusal.value.condition == "amqp:decode-error"
+        assert refusal.value.error.condition == "amqp:decode-error"
         assert bench.queue.depth == 0
 
     def test_delivery_annotations_behind_the_body(self, bench: Bench) -> None:
@@ -106,7 +105,7 @@ class TestMessages:
             assert message.delivery_annotations == {"own": 1, "x-opt-lock-token": token}
         for peeked in bench.queue.peek(1, 3):
             assert Message.decode(peeked.outgoing()).delivery_annotations == {"own": 1}
-        with pytest.raises(NotTaken, match="comes after"):
+        with pytest.raises(Refused, match="comes after"):
             bench.queue.take(QueuedMessage.read(payload + annotations, 0, 0.0))
 
     def test_too_large(self, bench: Bench) -> None:

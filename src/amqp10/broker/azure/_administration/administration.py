@@ -66,7 +66,7 @@ class Administration:
         except _Wrong as wrong:
             status, element = wrong.status, atom.error(wrong.status, str(wrong))
         except Refused as refusal:
-            status = _STATUS.get(str(refusal.error.condition), 403)
+            status = _STATUS.get(refusal.error.condition, 403)
             element = atom.error(status, refusal.error.description or "")
         except ValueError as error:
             status, element = 400, atom.error(400, str(error))

@@ -18,7 +18,7 @@ from ..._errors import Refused
 from ..._queues.arguments import QueueDeclaration
 from ..._queues.journal import QueueJournal
 from ..._queues.message import QueuedMessage
-from ..._queues.node import Node, NotTaken, QueueConsumer
+from ..._queues.node import Node, QueueConsumer
 from ..._queues.stream import Retention, Stream
 from ..._queues.stream_offsets import StreamPosition
 from .._busy import AzureNode
@@ -129,20 +129,19 @@ class Hub(AzureNode):
     insert = put
 
     def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
-        raise NotTaken(f"{self.name!r} is an event hub, which does not support transactions", NOT_ALLOWED)
+        raise Refused(NOT_ALLOWED, f"{self.name!r} is an event hub, which does not support transactions")
 
     def publish(self, entry: QueuedMessage, publisher: str | None) -> None:
         """Take a message from a publisher, whose name is the key of all its events; None: from any other sender.
 
         Raises:
-            NotTaken: the hub is busy, or the message is not an event, or has another key than its publisher.
+            Refused: the hub is busy, or the message is not an event, or has another key than its publisher.
         """
         events, key = self.read(entry)
         if publisher is not None:
             if key not in (None, publisher):
-                raise NotTaken(
-                    f"the partition key of a publisher must be its name {publisher!r}, not {key!r}", NOT_ALLOWED
-                )
+                reason = f"the partition key of a publisher must be its name {publisher!r}, not {key!r}"
+                raise Refused(NOT_ALLOWED, reason)
             for event in events:
                 event.annotate({_KEY: publisher, _PUBLISHER: publisher})
             key = publisher
@@ -153,17 +152,14 @@ class Hub(AzureNode):
         """Return the events of a message and the key of all of them, or None.
 
         Raises:
-            NotTaken: the hub is busy, or the message is neither an event nor a batch of events.
+            Refused: the hub is busy, or the message is neither an event nor a batch of events.
         """
         if entry.origin in self.sent:
             self.sent[entry.origin] = self._clock()
-        try:
-            self.check_busy()
-        except Refused as refusal:
-            raise NotTaken(str(refusal), str(refusal.error.condition)) from None
+        self.check_busy()
         if entry.size > MAX_SIZE:
             reason = f"an event or a batch must have at most {MAX_SIZE} octets, not {entry.size}"
-            raise NotTaken(reason, "amqp:link:message-size-exceeded")
+            raise Refused("amqp:link:message-size-exceeded", reason)
         try:
             if entry.message_format == 0:
                 entry.payload, event = checked(entry.payload)
@@ -174,7 +170,7 @@ class Hub(AzureNode):
             key = _key_in(Message.decode(entry.payload))
             return [self._event(part, key, entry) for part in parts_of_batch(entry.payload, MAX_IN_BATCH)], key
         except DecodeError as error:
-            raise NotTaken(str(error), "amqp:decode-error") from None
+            raise Refused("amqp:decode-error", str(error)) from None
 
     def _event(self, payload: bytes, key: str | None, batch: QueuedMessage) -> QueuedMessage:
         """Return one event of a batch, with the key of the batch in place of its own."""

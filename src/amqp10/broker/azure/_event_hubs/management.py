@@ -46,7 +46,7 @@ class HubManagement:
                 raise Refused("amqp:not-implemented", "Event Hubs has no transactions")
             body = self._do(request.application_properties)
         except Refused as refusal:
-            condition = str(refusal.error.condition)
+            condition = refusal.error.condition
             properties = {
                 "status-code": Int(_STATUS.get(condition, 400)),
                 "status-description": refusal.error.description or "",

@@ -19,7 +19,7 @@ from ....types import decode, encode
 from ..._deadlines import Deadlines
 from ..._errors import Refused
 from ..._log import attempt, dead_letter_observers, notice
-from ..._queues.node import MESSAGE_OVERHEAD, Node, NotTaken
+from ..._queues.node import MESSAGE_OVERHEAD, Node
 from .._busy import AzureNode
 from .._messages import EntityMessage, State, messages_in
 from .groups import Group, Receiver, SessionReceiver
@@ -228,15 +228,13 @@ class Entity(AzureNode):
         if entry.origin in self.sent:
             self.sent[entry.origin] = self._clock()
         self.accessed = self._clock()
-        try:
-            self.check_open("send")
-            self.check_busy()
-        except Refused as refusal:
-            raise NotTaken(str(refusal), str(refusal.error.condition)) from None
+        self.check_open("send")
+        self.check_busy()
         messages = self._read(entry)
         most = self.terms.most_octets
         if most is not None and self.bytes + sum(message.size for message in messages) > most:
-            raise NotTaken(f"{self.name!r} is full: its messages have {self.bytes} octets, and {most} is the limit")
+            reason = f"{self.name!r} is full: its messages have {self.bytes} octets, and {most} is the limit"
+            raise Refused("amqp:resource-limit-exceeded", reason)
         for message in messages:
             self.add(message)
 
@@ -248,14 +246,14 @@ class Entity(AzureNode):
         """Return the messages that a sender sent as one.
 
         Raises:
-            NotTaken: it is neither a message nor a batch of messages, or the entity does not accept them.
+            Refused: it is neither a message nor a batch of messages, or the entity does not accept them.
         """
         if not self.terms.sendable:
-            raise NotTaken(f"{self.name!r} accepts no messages from senders", NOT_ALLOWED)
+            raise Refused(NOT_ALLOWED, f"{self.name!r} accepts no messages from senders")
         try:
             messages = messages_in(entry.payload, entry.message_format)
         except DecodeError as error:
-            raise NotTaken(str(error), "amqp:decode-error") from None
+            raise Refused("amqp:decode-error", str(error)) from None
         for message in messages:
             self.check(message)
             message.account = entry.account
@@ -276,20 +274,19 @@ class Entity(AzureNode):
         """Check that a message may be here.
 
         Raises:
-            NotTaken: it has no session although it must, or an id is too long, or nobody would get it.
+            Refused: it has no session although it must, or an id is too long, or nobody would get it.
         """
         ids = {"group-id (session id)": message.session_id, "message-id": message.message_id}
         for what, given in ids.items():
             if isinstance(given, str) and len(given) > MAX_ID_LENGTH:
                 reason = f"a {what} must have at most {MAX_ID_LENGTH} characters, not {len(given)}: {given!r:.60}..."
-                raise NotTaken(reason, ARGUMENT_ERROR)
+                raise Refused(ARGUMENT_ERROR, reason)
         if self.terms.requires_session and message.session_id is None:
-            raise NotTaken(
-                f"{self.name!r} requires sessions, and the message has no group-id (session id)", NOT_ALLOWED
-            )
+            reason = f"{self.name!r} requires sessions, and the message has no group-id (session id)"
+            raise Refused(NOT_ALLOWED, reason)
         if self.wanted is not None and not self.wanted(message):
             reason = f"no subscription of {self.name!r} has a rule that lets the message pass"
-            raise NotTaken(reason, NO_MATCHING_SUBSCRIPTION)
+            raise Refused(NO_MATCHING_SUBSCRIPTION, reason)
 
     def run(self) -> None:
         self._touched = False

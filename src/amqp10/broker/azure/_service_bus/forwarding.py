@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..._queues.node import NotTaken
+from ..._errors import Refused
 
 if TYPE_CHECKING:
     from .._messages import EntityMessage
@@ -27,8 +27,8 @@ def forward(entity: Entity, target: Entity) -> None:
         twin.dead_letter_source = source.dead_letters_of or message.dead_letter_source
         try:
             target.check(twin)
-        except NotTaken as refusal:
-            source.undeliverable(message, refusal.condition, str(refusal))
+        except Refused as refusal:
+            source.undeliverable(message, refusal.error.condition, str(refusal))
         else:
             target.add(twin)
 

@@ -11,7 +11,6 @@ from ....errors import DecodeError
 from ....messaging import ACCEPTED, RELEASED, AmqpValue, Error, Message, Modified, Outcome, Rejected
 from ....types import Array, Int, Symbol
 from ..._errors import Refused
-from ..._queues.node import NotTaken
 from .._busy import ARGUMENT_OUT_OF_RANGE, SERVER_BUSY
 from .._messages import SCHEDULED_FOR, EntityMessage, timestamp
 from .outcomes import DEAD_LETTER, DESCRIPTION, REASON, check_reason, checked_outcome, settle
@@ -108,7 +107,7 @@ class Management:
         try:
             body = self._do(request, txn_id)
         except Refused as refusal:
-            condition = Symbol(str(refusal.error.condition))
+            condition = Symbol(refusal.error.condition)
             status, description = _STATUS.get(condition, 400), refusal.error.description or ""
         else:
             status, description = (204, "No Content") if body is None else (200, "OK")
@@ -166,10 +165,7 @@ class Management:
                 raise Refused("amqp:decode-error", str(error)) from None
             if forged is not None:
                 raise Refused(str(forged.condition), forged.description or "")
-            try:
-                entity.check(messages[-1])
-            except NotTaken as refusal:
-                raise Refused(refusal.condition, str(refusal)) from None
+            entity.check(messages[-1])
             messages[-1].account = peer.maker.account
         return messages
 

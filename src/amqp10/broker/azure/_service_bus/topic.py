@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from ..._errors import Refused
 from ..._filters.selector.values import Incomparable
 from ..._log import report
-from ..._queues.node import NotTaken
 from .rules import ActiveRule, copies
 
 if TYPE_CHECKING:
@@ -61,8 +60,8 @@ class Subscription:
         for twin in found:
             try:
                 entity.check(twin)
-            except NotTaken as refusal:
-                entity.not_taken(twin, refusal.condition, str(refusal))
+            except Refused as refusal:
+                entity.not_taken(twin, refusal.error.condition, str(refusal))
             else:
                 entity.add(twin)
 
