@@ -43,7 +43,7 @@ class Narrow(Wire):
 def at_azure(vhost: VirtualHostCore, **terms: Any) -> Wire:
     """A connection to the emulated services, which have the queue "q" and the event hub "hub"."""
     namespace = Namespace(AzureConfig(["q"], event_hubs=[EventHubConfig("hub", partitions=1)]), vhost)
-    return Wire(vhost, service=partial(NamespaceLinks, namespace, 1_000_000), **terms)
+    return Wire(vhost, service=partial(NamespaceLinks, namespace), **terms)
 
 
 def one_window(consumers: int, connect: Callable[..., Wire] = Wire) -> Callable[[], object]:

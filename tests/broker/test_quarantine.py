@@ -216,9 +216,9 @@ def ask(vhost: VirtualHostCore) -> Any:
     """Somebody who asks the management node."""
 
     def asking(method: str, path: str, body: object = None) -> tuple[int, Any]:
-        peer = cast(PeerConnection, SimpleNamespace(do=Requests(vhost, None).do, rights=EVERYTHING))
+        peer = cast(PeerConnection, SimpleNamespace(do=Requests(vhost, None).do, rights=EVERYTHING, vhost=vhost))
         request = Message(AmqpValue(body), message_id="1", to=path, subject=method, reply_to="$me")
-        answer = Message.decode(Management(vhost, peer, "broker").answer(request.encode()))
+        answer = Message.decode(Management(peer, "broker").answer(request.encode()))
         return int(answer.subject or ""), answer.body
 
     return asking

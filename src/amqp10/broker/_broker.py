@@ -81,7 +81,7 @@ def _shown(tls: TLSSettings) -> tuple[ssl.SSLContext, bytes | None]:
 
 
 def _emulation(
-    config: AzureConfig, vhost: VirtualHostCore, tokens: TokenRules | None, max_message_size: int
+    config: AzureConfig, vhost: VirtualHostCore, tokens: TokenRules | None
 ) -> tuple[AzureControls, Callable[[Peer], LinkService]]:
     """Return the controls of a namespace of Azure, and what makes the service of each connection.
 
@@ -97,7 +97,7 @@ def _emulation(
 
     check_type("azure", config, AzureConfig | None)
     namespace = Namespace(config, vhost)
-    return AzureControls(namespace, tokens), partial(NamespaceLinks, namespace, max_message_size)
+    return AzureControls(namespace, tokens), partial(NamespaceLinks, namespace)
 
 
 @checked
@@ -331,7 +331,7 @@ class Broker:
             self._azure: AzureControls | None = None
             service: Callable[[Peer], LinkService] | None = None
             if azure is not None:
-                self._azure, service = _emulation(azure, self._vhost, tokens, max_message_size)
+                self._azure, service = _emulation(azure, self._vhost, tokens)
         except Refused as error:
             raise ValueError(str(error)) from None
         connection = ConnectionTerms(
@@ -353,7 +353,6 @@ class Broker:
         terms = PeerTerms(
             connection.checked(),
             SessionTerms(),
-            max_message_size,
             access.rights_of,
             self._vhosts,
             tokens,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..engine import LinkOwner
-from ..types import Symbol
 from ._queues.node import Taker
 from ._users.users import EVERYTHING, Rights
 
@@ -20,15 +19,14 @@ if TYPE_CHECKING:
     from ..messaging import Error
     from ._held_up import HeldUp
     from ._queues.topic import Owner
-    from ._retained.links import LinkJournal
     from ._services import LinkService
     from ._tokens.grants import PeerTokens
     from ._tokens.rules import TokenRules
-    from ._transactions.local import LocalTransaction, OpenTransactions
+    from ._transactions.local import LocalTransaction
     from ._users.accounts import Maker
     from ._virtual_host_core import VirtualHostCore
 
-MESSAGE_TOO_LARGE = Symbol("amqp:link:message-size-exceeded")
+MESSAGE_TOO_LARGE = "amqp:link:message-size-exceeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,6 @@ class PeerTerms:
 
     connection: ConnectionTerms
     session: SessionTerms
-    max_message_size: int | None
     rights_of: Callable[[str | None, str], Rights] = lambda user, virtual_host: EVERYTHING
     virtual_hosts: Mapping[str, VirtualHostCore] | None = None
     tokens: TokenRules | None = None
@@ -61,8 +58,8 @@ class Peer(Protocol):
         maker: counts the nodes that the connection creates.
         transactions: the undischarged transactions by id.
         end_of_pass: what links have put off until all events of the pass are handled.
-        open_transactions: the transactions of all peers, with their deadlines.
-        link_journal: records resumable links; None: there is no store.
+        vhost: the virtual host that the connection entered.
+        max_message_size: the most octets of a message; None: no limit.
         rights: what the peer may do, once it has opened.
         tokens: the tokens that the peer has put; None: the broker takes no tokens.
         held_up: the links that have credit and wait for room.
@@ -75,8 +72,8 @@ class Peer(Protocol):
     maker: Maker
     transactions: dict[bytes, LocalTransaction]
     end_of_pass: list[Callable[[], None]]
-    open_transactions: OpenTransactions
-    link_journal: LinkJournal | None
+    vhost: VirtualHostCore
+    max_message_size: int | None
     rights: Rights
     tokens: PeerTokens | None
     held_up: HeldUp

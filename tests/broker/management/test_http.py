@@ -30,7 +30,7 @@ class Asking:
 
     def __init__(self, vhost: VirtualHostCore) -> None:
         self.requests = Requests(vhost, self)
-        self.management = Management(vhost, cast(PeerConnection, SimpleNamespace(do=self.requests.do)), "broker")
+        self.management = Management(cast(PeerConnection, SimpleNamespace(do=self.requests.do, vhost=vhost)), "broker")
 
     def __call__(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         request = Message(AmqpValue(body), message_id="1", to=path, subject=method, reply_to="$me")

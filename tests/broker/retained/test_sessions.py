@@ -80,7 +80,7 @@ async def test_what_many_losses_leave() -> None:
                     assert broker.queue("q").depth == broker.queue("r").depth == 30
                     gc.collect()
                     peers = [each for each in gc.get_objects() if isinstance(each, PeerConnection)]
-                    assert 1 <= sum(each._vhost is broker._vhost for each in peers) <= 3
+                    assert 1 <= sum(each.vhost is broker._vhost for each in peers) <= 3
 
 
 async def test_what_is_held_stays() -> None:

@@ -359,7 +359,7 @@ class TestTopics:
         )
         vhost = VirtualHostCore(clock=lambda: 0.0)
         namespace = Namespace(AzureConfig(["orders"], [topic], clock=lambda: NOON), vhost)
-        return lambda: Wire(vhost, service=partial(NamespaceLinks, namespace, 1_000_000))
+        return lambda: Wire(vhost, service=partial(NamespaceLinks, namespace))
 
     @pytest.mark.parametrize("in_transactions", [False, True])
     def test_any_message(self, caplog: pytest.LogCaptureFixture, in_transactions: bool) -> None:

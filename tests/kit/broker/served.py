@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from amqp10.engine import ConnectionTerms, SessionTerms, dialect
 from amqp10.messaging import Error
@@ -37,7 +38,10 @@ class Served(PeerTransport):
         self.vhost = vhost
         self.engine = dialect(name).server(offered, Authenticator(None, anonymous=True))
         terms = PeerTerms(
-            offered, session or SessionTerms(), max_message_size, virtual_hosts=virtual_hosts, service=service
+            replace(offered, max_message_size=max_message_size),
+            session or SessionTerms(),
+            virtual_hosts=virtual_hosts,
+            service=service,
         )
         self.peer = PeerConnection(self.engine, vhost, terms, self, tokens)
         self.over = False

@@ -35,7 +35,7 @@ class Bus(Wire):
             VirtualHostSettings(limits=limits, check_user_id=users, peers=peers or BrokerLimits()), clock=lambda: 0.0
         )
         namespace = Namespace(AzureConfig([config, "open"], event_hubs=["telemetry"], clock=lambda: NOON), vhost)
-        super().__init__(vhost, service=partial(NamespaceLinks, namespace, 1_000_000))
+        super().__init__(vhost, service=partial(NamespaceLinks, namespace))
         found = namespace.find("orders")
         assert found is not None
         self.orders: Entity = found

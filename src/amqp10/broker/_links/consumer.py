@@ -110,7 +110,7 @@ class ConsumerLink(LinkTaker, QueueConsumer):
     def make_resumable(self, resumable: ResumableLink) -> None:
         """Make the link resumable; if it is resumed, continue as its old consumer."""
         self.resumable = resumable
-        self._journal = self._peer.link_journal if resumable.key.connection is None else None
+        self._journal = self._peer.vhost.links.journal if resumable.key.connection is None else None
         if resumable.consumer is not None:
             self.key = resumable.consumer
         resumable.consumer = self.key

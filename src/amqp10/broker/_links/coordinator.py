@@ -85,9 +85,9 @@ class CoordinatorLink(LinkOwner):
             return _rejected("amqp:not-implemented", "there are no distributed transactions here")
         if len(self._peer.transactions) >= MAX_TRANSACTIONS:
             return _rejected("amqp:resource-limit-exceeded", f"{MAX_TRANSACTIONS} transactions are open")
-        transaction = LocalTransaction(self, self._peer.open_transactions.quarantine)
+        transaction = LocalTransaction(self, self._peer.vhost.transactions.quarantine)
         self._open[transaction.id] = self._peer.transactions[transaction.id] = transaction
-        self._peer.open_transactions.add(transaction)
+        self._peer.vhost.transactions.add(transaction)
         return Declared(transaction.id)
 
     def _discharge(self, request: Discharge) -> DeliveryState:
@@ -149,7 +149,7 @@ class CoordinatorLink(LinkOwner):
 
     def _forget(self, transaction: LocalTransaction) -> None:
         del self._peer.transactions[transaction.id]
-        self._peer.open_transactions.remove(transaction)
+        self._peer.vhost.transactions.remove(transaction)
 
 
 def _rejected(condition: str, description: str) -> Rejected:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ...messaging import Error
     from .._peer import Peer
     from .._queues.node import Node
-    from .._virtual_host_core import VirtualHostCore
 
 MAX_ALLOWED: Final = 1000
 """The most addresses that a link remembers as allowed, because the sender chooses them."""
@@ -56,10 +55,10 @@ class Destination(ABC):
     by_message = False
     annotates = False
 
-    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore) -> None:
+    def __init__(self, peer: Peer, link: ReceiverLink) -> None:
         self._peer = peer
         self._link = link
-        self._vhost = vhost
+        self._vhost = peer.vhost
         self._rights = peer.rights
 
     def move_to(self, peer: Peer) -> None:
@@ -107,8 +106,8 @@ class Destination(ABC):
 class NodeDestination(Destination):
     """One node for all messages."""
 
-    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore, node: Node) -> None:
-        super().__init__(peer, link, vhost)
+    def __init__(self, peer: Peer, link: ReceiverLink, node: Node) -> None:
+        super().__init__(peer, link)
         self.only = self._node = node
         self._route = Route((node,), None, "")
 
@@ -150,8 +149,8 @@ class NodeDestination(Destination):
 class QueueDestination(NodeDestination):
     """A queue by its address in RabbitMQ's form, whose messages may have further routing keys."""
 
-    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore, node: Node) -> None:
-        super().__init__(peer, link, vhost, node)
+    def __init__(self, peer: Peer, link: ReceiverLink, node: Node) -> None:
+        super().__init__(peer, link, node)
         self.only = None
 
     def route(self, delivery: IncomingDelivery) -> Route:
@@ -174,8 +173,8 @@ class AnyDestination(Destination):
 
     by_message = True
 
-    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore) -> None:
-        super().__init__(peer, link, vhost)
+    def __init__(self, peer: Peer, link: ReceiverLink) -> None:
+        super().__init__(peer, link)
         self._shares: dict[Node, int] = {}
         self._reached: set[Node] = set()  # in this pass
         self._allowed: set[str] = set()  # addresses that the sender may write to, if its rights are limited
@@ -312,8 +311,8 @@ class ExchangeDestination(AnyDestination):
 
     by_message = False
 
-    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore, address: str) -> None:
-        super().__init__(peer, link, vhost)
+    def __init__(self, peer: Peer, link: ReceiverLink, address: str) -> None:
+        super().__init__(peer, link)
         self._address = address
 
     def _address_of(self, payload: bytes) -> str:

@@ -36,7 +36,6 @@ from .._queues.stream_offsets import place_in
 from .._queues.topic import Topic
 from .._retained.links import Direction, LinkKey, ResumableLink, is_resumable
 from .._retained.subscriptions import DetachKind, Lifetime, RetainedSubscription
-from .._virtual_host_core import VirtualHostCore
 from .attach import ConsumerRequest
 from .consumer import ConsumerLink, GetConsumerLink
 from .coordinator import CoordinatorLink
@@ -61,18 +60,16 @@ class PeerLinks:
         service: serves other links; None: there are no others.
     """
 
-    def __init__(self, peer: Peer, vhost: VirtualHostCore, terms: PeerTerms) -> None:
+    def __init__(self, peer: Peer, terms: PeerTerms) -> None:
         self.consumers: dict[SenderLink, ConsumerLink] = {}
         self.producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
         self.owned: dict[Link, Node] = {}
-        management = Management(vhost, peer, terms.connection.container_id)
-        self.pairs = LinkPairs(peer, management, terms.max_message_size)
+        self._vhost = vhost = peer.vhost
+        self.pairs = LinkPairs(peer, Management(peer, terms.connection.container_id))
         self.service = terms.service(peer) if terms.service is not None and vhost.name_space is not None else None
-        self.cbs = CbsLinks(peer, terms.max_message_size, self.service)
+        self.cbs = CbsLinks(peer, self.service)
         self._peer = peer
-        self._vhost = vhost
         self._uses: dict[Link, tuple[Action, str]] = {}  # the action that a link was allowed, and the name of its node
-        self._max_message_size = terms.max_message_size
         self._lasting: dict[Link, RetainedSubscription] = {}  # subscriptions that may outlive their links
         self._resumable: dict[Link, ResumableLink] = {}
         self._late: list[Event] = []  # events that resuming links caused in this pass
@@ -355,7 +352,7 @@ class PeerLinks:
                     receiver_settle_mode="first"
                     if node is not None and node.settles_at_once
                     else remote.receiver_settle_mode,
-                    max_message_size=self._max_message_size if node is None else node.largest or self._max_message_size,
+                    max_message_size=(node.largest if node is not None else None) or self._peer.max_message_size,
                 ),
                 resuming=resumed.deliveries if resumed is not None else None,
             )
@@ -363,13 +360,13 @@ class PeerLinks:
             self._delete_owned(link)
             raise
         if exchange is not None and address is not None:
-            destination: Destination = ExchangeDestination(self._peer, link, self._vhost, address)
+            destination: Destination = ExchangeDestination(self._peer, link, address)
         elif node is None:
-            destination = AnyDestination(self._peer, link, self._vhost)
+            destination = AnyDestination(self._peer, link)
         else:
             kind = QueueDestination if address is not None and address.startswith(QUEUES) else NodeDestination
-            destination = kind(self._peer, link, self._vhost, node)
-        producer = ProducerLink(self._peer, link, self._vhost, destination)
+            destination = kind(self._peer, link, node)
+        producer = ProducerLink(self._peer, link, destination)
         self.producers[link] = link.owner = producer
         if exchange is not None:
             self._uses[link] = "write", exchange.exchange

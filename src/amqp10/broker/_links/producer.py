@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .._queues.node import Node
     from .._retained.links import LinkJournal, ResumableLink
     from .._transactions.local import LocalTransaction
-    from .._virtual_host_core import VirtualHostCore
     from .destinations import Destination
 
 
@@ -41,11 +40,11 @@ class ProducerLink(LinkOwner):
         resumable: the state of the link that may be resumed; None: it ends with the link.
     """
 
-    def __init__(self, peer: Peer, link: ReceiverLink, vhost: VirtualHostCore, destination: Destination) -> None:
+    def __init__(self, peer: Peer, link: ReceiverLink, destination: Destination) -> None:
         self._peer = peer
         self._link = link
         self._origin = peer.number  # does not change: no-local filters identify the connection by it
-        self._vhost = vhost
+        self._vhost = vhost = peer.vhost
         self._memory = vhost.admission.memory
         self.destination = destination
         source = link.remote.source if link.remote is not None else None

@@ -30,10 +30,10 @@ class CbsLinks:
         service: knows what tokens are put for; None: nobody does.
     """
 
-    def __init__(self, peer: Peer, max_message_size: int | None, service: LinkService | None) -> None:
+    def __init__(self, peer: Peer, service: LinkService | None) -> None:
         self._peer = peer
         self._service = service
-        self._links = RequestLinks(peer, max_message_size)
+        self._links = RequestLinks(peer)
 
     def __len__(self) -> int:
         return len(self._links)

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from .._peer import Peer
     from .._quarantine import QuarantinedMessage
     from .._routing.exchanges import Binding
-    from .._virtual_host_core import VirtualHostCore
 
 ME: Final = "$me"
 """The reply-to that means the other link of the pair."""
@@ -76,8 +75,8 @@ class Management:
         host: the name of the broker, which is the leader and the only replica of each queue.
     """
 
-    def __init__(self, vhost: VirtualHostCore, peer: Peer, host: str) -> None:
-        self._vhost = vhost
+    def __init__(self, peer: Peer, host: str) -> None:
+        self._vhost = peer.vhost
         self._peer = peer
         self._host = host
 

@@ -78,10 +78,9 @@ class Pair(LinkOwner):
 class LinkPairs:
     """The link pairs of one connection."""
 
-    def __init__(self, peer: Peer, management: Management, max_message_size: int | None) -> None:
+    def __init__(self, peer: Peer, management: Management) -> None:
         self._peer = peer
         self._management = management
-        self._max_message_size = max_message_size
         self._pairs: dict[tuple[LinkSession, str], Pair] = {}
         self._of: dict[Link, Pair] = {}
 
@@ -111,7 +110,7 @@ class LinkPairs:
                 target=remote.target,
                 settle_mode="settled",
                 receiver_settle_mode="first",
-                max_message_size=self._max_message_size if isinstance(link, ReceiverLink) else None,
+                max_message_size=self._peer.max_message_size if isinstance(link, ReceiverLink) else None,
                 properties={PAIRED: True},
             )
         )

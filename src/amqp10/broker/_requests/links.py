@@ -24,9 +24,8 @@ CREDIT: Final = 100
 class RequestLinks:
     """All request and response links of one connection, to any number of nodes."""
 
-    def __init__(self, peer: Peer, max_message_size: int | None) -> None:
+    def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self._max_message_size = max_message_size
         self._requests: dict[Link, _Requests] = {}
         self._responses: dict[Link, _Responses] = {}
         self._of_node: dict[object, dict[_Responses, None]] = {}  # by session and node, and beside by `reply_to`, too
@@ -52,7 +51,7 @@ class RequestLinks:
                 target=remote.target,
                 settle_mode=remote.settle_mode if takes else "settled",
                 receiver_settle_mode="first",
-                max_message_size=self._max_message_size if takes else None,
+                max_message_size=self._peer.max_message_size if takes else None,
             )
         )
         if isinstance(link, SenderLink):

@@ -70,7 +70,7 @@ class ConnectionManager:
     ) -> None:
         self.handshakes = Handshakes(most_handshakes(limits.handshakes), limits.handshakes_by_address)
         self._limits = limits
-        self.max_output = MAX_OUTPUT + (terms.max_message_size or 0)
+        self.max_output = MAX_OUTPUT + (terms.connection.max_message_size or 0)
         self._vhost = vhost
         self._authenticator = authenticator
         self._terms = terms

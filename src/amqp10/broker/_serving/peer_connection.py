@@ -77,6 +77,7 @@ class PeerConnection(EngineOwner):
         self.tokens = tokens
         self.unread_octets = 0
         self.wake = transport.wake
+        self.max_message_size = terms.connection.max_message_size
         self.number = next(_numbers)
         self._terms = terms
         self._transport = transport
@@ -90,12 +91,9 @@ class PeerConnection(EngineOwner):
 
     def _enter(self, vhost: VirtualHostCore) -> None:
         """Enter a virtual host; only before a session has begun."""
-        self._vhost = vhost
-        self._admission = vhost.admission
-        self.open_transactions = vhost.transactions
-        self.link_journal = vhost.links.journal
+        self.vhost = vhost
         self.requests = Requests(vhost, self)
-        self.links = PeerLinks(self, vhost, self._terms)
+        self.links = PeerLinks(self, self._terms)
         self.engine.session_keeper = PeerSessions(vhost.sessions, self)
 
     @property
@@ -105,12 +103,12 @@ class PeerConnection(EngineOwner):
     @property
     def store(self) -> Journal | None:
         """The store of its virtual host; None: it has none."""
-        return self._vhost.store
+        return self.vhost.store
 
     @property
     def blocked(self) -> str | None:
         account = self.maker.account
-        return self._admission.blocked or (account.blocked if account is not None else None)
+        return self.vhost.admission.blocked or (account.blocked if account is not None else None)
 
     @property
     def full(self) -> bool:
@@ -118,7 +116,7 @@ class PeerConnection(EngineOwner):
 
     def handle(self, events: Iterable[Event]) -> None:
         """Handle events; at the end all nodes that changed have had their pass."""
-        self._vhost.maker = self.maker
+        self.vhost.maker = self.maker
         try:
             self.dispatch(events)
             while late := self.links.late():
@@ -126,16 +124,16 @@ class PeerConnection(EngineOwner):
             while self.end_of_pass:
                 self.end_of_pass.pop(0)()
         finally:
-            self._vhost.maker = None
-        self._vhost.flush()
+            self.vhost.maker = None
+        self.vhost.flush()
         while self._opened:
-            self.held_up.go_on_in(self._opened.pop(), self._vhost.flush)
+            self.held_up.go_on_in(self._opened.pop(), self.vhost.flush)
 
     def resume(self) -> None:
         """Continue sending, because the output has room again."""
-        self.held_up.go_on(self._vhost.flush)
+        self.held_up.go_on(self.vhost.flush)
         self.links.answer()
-        self._vhost.flush()
+        self.vhost.flush()
 
     def blocked_or_not(self) -> None:
         """Stop or restart senders after the broker was blocked or unblocked."""
@@ -143,7 +141,7 @@ class PeerConnection(EngineOwner):
         for producer in self.links.producers.values():
             if isinstance(producer, ProducerLink):
                 producer.destination.blocked_or_not()
-        self._vhost.flush()
+        self.vhost.flush()
         self.wake()
 
     def lost(self) -> None:
@@ -155,26 +153,26 @@ class PeerConnection(EngineOwner):
         self.links.end_all(lambda link: not link.session.suspended)
         self.links.forget_sessions()
         transport = self._transport
-        if self._vhost.sessions.connection_lost(self):
+        if self.vhost.sessions.connection_lost(self):
             self._transport = absent = Disconnected()
             self.wake = absent.wake
         else:
             self._let_go()
-        self._vhost.flush()
+        self.vhost.flush()
         transport.ended()
 
     def _let_go(self) -> None:
         """End what belongs to the connection."""
         self.requests.end()
-        self._vhost.subscriptions.connection_ended(self)
-        self._vhost.links.connection_ended(self)
+        self.vhost.subscriptions.connection_ended(self)
+        self.vhost.links.connection_ended(self)
 
     def _partial_changed(self, octets: int) -> bool:
         """Count messages that have arrived only in part; return whether there is memory for more of them.
 
         What the only such connection has may exceed a limit that is smaller than a message.
         """
-        memory, account = self._admission.memory, self.maker.account
+        memory, account = self.vhost.admission.memory, self.maker.account
         memory.partial_octets += octets
         if account is not None:
             account.memory.partial_octets += octets
@@ -200,21 +198,21 @@ class PeerConnection(EngineOwner):
 
     def _on_session_resumed(self, event: SessionResumed) -> None:
         """Continue a session of an earlier connection, with its links."""
-        before = self._vhost.sessions.peer_of(event.session)
+        before = self.vhost.sessions.peer_of(event.session)
         if before is self:  # resumed on another channel of this connection
             self.links.session_resumed(event.session)
         if not isinstance(before, PeerConnection) or before is self:
             return
         self.links.take_over(before.links, event.session)
         self.requests.take_over(before.requests, event.session)
-        self._vhost.sessions.moved(event.session, self)
+        self.vhost.sessions.moved(event.session, self)
         self.links.session_resumed(event.session)
 
     def session_expired(self, session: Session) -> None:
         self.links.end_all(lambda link: link.session is session)
         if not self.links.producers and not self.links.consumers:
             self._let_go()
-        self._vhost.flush()
+        self.vhost.flush()
 
     def end_link(self, link: Link, error: Error) -> None:
         if link.attached:
@@ -227,7 +225,7 @@ class PeerConnection(EngineOwner):
         return None if transaction is None or transaction.expired else transaction
 
     def claims_another_user(self, payload: bytes) -> Error | None:
-        if not self._vhost.check_user_id or self.rights.impersonator:
+        if not self.vhost.check_user_id or self.rights.impersonator:
             return None
         return check_user_id(payload, self.engine.identity)
 
@@ -249,11 +247,11 @@ class PeerConnection(EngineOwner):
             name = virtual_host_of(hostname, hosts, exact=exact)
             if name is None:
                 refusal = not_there(hostname, exact=exact)
-            elif hosts[name] is not self._vhost:
-                self._vhost.maker = None
+            elif hosts[name] is not self.vhost:
+                self.vhost.maker = None
                 self._enter(hosts[name])
-                self._vhost.maker = self.maker
-        self.maker.account = self._admission.account_of(self.engine.identity)
+                self.vhost.maker = self.maker
+        self.maker.account = self.vhost.admission.account_of(self.engine.identity)
         self.engine.partial_keeper = self._partial_changed
         self._partial_changed(self.engine.partial)
         user, by_token = self.engine.identity, None
@@ -283,9 +281,9 @@ class PeerConnection(EngineOwner):
             session.end(refusal.error)
 
     def _on_session_unmapped(self, event: SessionUnmapped) -> None:
-        self._vhost.subscriptions.session_ended(event.session)
-        self._vhost.links.session_ended(event.session)
-        self._vhost.sessions.session_ended(event.session)
+        self.vhost.subscriptions.session_ended(event.session)
+        self.vhost.links.session_ended(event.session)
+        self.vhost.sessions.session_ended(event.session)
         self.links.forget_session(event.session)
         self.requests.session_ended(event.session)
 
@@ -300,9 +298,9 @@ class PeerConnection(EngineOwner):
         """
         for number, _ in enumerate(self.links.check_rights(), 1):
             if not number % _LINKS_AT_ONCE:
-                self._vhost.flush()
+                self.vhost.flush()
                 yield
-        self._vhost.flush()
+        self.vhost.flush()
         self.wake()
 
     # Links
@@ -324,14 +322,14 @@ class PeerConnection(EngineOwner):
 
     def _on_request_received(self, event: RequestReceived) -> None:
         pending = event.request
-        request, user, prepared = pending.request, self.engine.identity, self._vhost.prepared
+        request, user, prepared = pending.request, self.engine.identity, self.vhost.prepared
         answer: Any
         if isinstance(request, Acquire):
             answer = self.links.acquire(request.deliveries)
         elif isinstance(request, LimitBranch):
             transaction, answer = self.transaction(request.transaction), None
             if transaction is not None:
-                self.open_transactions.limit(transaction, request.seconds)
+                self.vhost.transactions.limit(transaction, request.seconds)
         elif isinstance(request, PrepareBranch):
             transaction = self.transaction(request.transaction)
             answer = transaction is not None and prepared.prepare(user, request.branch, transaction)

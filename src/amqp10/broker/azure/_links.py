@@ -42,13 +42,12 @@ class NamespaceLinks(LinkService):
         hubs: the links to event hubs.
     """
 
-    def __init__(self, namespace: Namespace, max_message_size: int | None, peer: Peer) -> None:
+    def __init__(self, namespace: Namespace, peer: Peer) -> None:
         self._namespace = namespace
-        self._max_message_size = max_message_size
         self._peer = peer
         self._receivers: dict[Link, EntityReceiver] = {}
         self._senders: dict[Link, Entity] = {}
-        self._requests = RequestLinks(peer, max_message_size)
+        self._requests = RequestLinks(peer)
         self.hubs = HubLinks(namespace.hubs, peer, self._requests)
         namespace.links.add(self)
 
@@ -209,7 +208,7 @@ class NamespaceLinks(LinkService):
             raise Refused("amqp:not-implemented", "Service Bus locks messages only for receivers that speak AMQP 1.0")
         asks, session_id = _session_in(source)
         kind = SessionLink if asks else EntityReceiver
-        receiver = kind(self._peer, link, entity, locks=locks, max_message_size=self._max_message_size)
+        receiver = kind(self._peer, link, entity, locks=locks)
         self._receivers[link] = link.owner = receiver
         try:
             if isinstance(receiver, SessionLink):

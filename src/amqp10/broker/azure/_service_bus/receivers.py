@@ -38,14 +38,11 @@ class EntityReceiver(LinkTaker, Receiver):
         used: when the link was last used, in seconds since 1970.
     """
 
-    def __init__(
-        self, peer: Peer, link: SenderLink, entity: Entity, *, locks: bool, max_message_size: int | None
-    ) -> None:
+    def __init__(self, peer: Peer, link: SenderLink, entity: Entity, *, locks: bool) -> None:
         super().__init__(peer, link)
         self.locks = locks
         self.entity = entity
         self.used = entity.now
-        self._max_message_size = max_message_size
 
     def _use(self) -> None:
         self.used = self.entity.accessed = self.entity.now
@@ -70,7 +67,7 @@ class EntityReceiver(LinkTaker, Receiver):
                 target=remote.target,
                 settle_mode="unsettled" if self.locks else "settled",
                 receiver_settle_mode=remote.receiver_settle_mode,
-                max_message_size=self._max_message_size,
+                max_message_size=self._peer.max_message_size,
                 properties=properties,
             )
         )
