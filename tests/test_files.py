@@ -82,7 +82,7 @@ def test_log_of_a_crash(tmp_path: Path, usual_umask: None) -> None:
     path = tmp_path / "store"
     with closing(StoreFile(str(path))) as file:
         file.begin()
-        file.put_messages([MessageRow(1, 1, 0, 0, False, None, b"secret", None)])
+        file.put(MessageRow, [MessageRow(1, 1, 0, 0, False, None, b"secret", None)])
         file.commit()
         copies = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     crashed = tmp_path / "crashed"
@@ -90,7 +90,7 @@ def test_log_of_a_crash(tmp_path: Path, usual_umask: None) -> None:
     for name, content in copies.items():
         (crashed / name).write_bytes(content)
     with closing(StoreFile(str(crashed / "store"))) as file:
-        assert [each.payload for each in file.messages()] == [b"secret"]
+        assert [each.payload for each in file.rows(MessageRow)] == [b"secret"]
         assert rights(crashed) == {"store": 0o600, "store-wal": 0o600}
 
 

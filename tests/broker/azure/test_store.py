@@ -33,7 +33,7 @@ from amqp10.types import ULong
 
 from ...kit.azure.queue_bench import NOON
 from ...kit.clock import Clock
-from ...kit.inside.broker import StoreFile
+from ...kit.inside.broker import RecordRow, StoreFile
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Service Bus emulator")]
 
@@ -312,7 +312,7 @@ async def test_damaged_records(lives: Lives) -> None:
     ]
     with closing(StoreFile(str(lives.path))) as file:
         file.begin()
-        file.put_records(wrong)
+        file.put(RecordRow, [(None, *each) for each in wrong])
         file.commit()
     async with lives.bus() as (broker, bus):
         assert await bodies(bus, "orders") == [2]

@@ -15,7 +15,7 @@ from amqp10.messaging import Message
 
 from ...kit.broker.wire import Wire, queue_of
 from ...kit.clock import Clock
-from ...kit.inside.broker import Limits, Queue, Store, VirtualHostCore, VirtualHostSettings, load
+from ...kit.inside.broker import Limits, MessageRow, Queue, Store, VirtualHostCore, VirtualHostSettings, load
 
 MALFORMED = b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 8 + b"\xa1\xff"
 FURTHER: tuple[dict[str, Any], ...] = (
@@ -71,7 +71,7 @@ def life(seed: int, path: Path, room: float) -> list[Any]:
         heard.append((entry.payload, entry.position, entry.durable, entry.expires, entry.account, entry.row))
     counted = (queue.depth, queue.bytes, queue.enqueued, vhost.unroutable, sorted(queue.charges.values()))
     store.commit()
-    rows = [row[1:] for row in store.file.messages()]
+    rows = [row[1:] for row in store.file.rows(MessageRow)]
     store.close()
     return [*heard, counted, rows]
 

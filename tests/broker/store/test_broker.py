@@ -9,6 +9,7 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -33,7 +34,7 @@ from amqp10 import (
 )
 from amqp10.broker import Broker, BrokerLimits
 from amqp10.broker._store import store as _store
-from amqp10.broker._store.tables import StoreFile
+from amqp10.broker._store.tables import MessageRow, StoreFile
 from amqp10.client.internals import sender_delivery
 from amqp10.testing import Attach, Begin, Detach, Open, Transfer
 
@@ -142,23 +143,25 @@ async def test_one_commit_for_many(path: Path, monkeypatch: pytest.MonkeyPatch) 
 async def test_transactions_are_one_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a commit of the coordinator does, sending and accepting on several queues, is one commit of the store."""
     written: list[tuple[int, int]] = []
-    put, remove = StoreFile.put_messages, StoreFile.remove_messages
+    put, remove = StoreFile.put, StoreFile.remove
 
-    def note_put(file: StoreFile, rows: object) -> None:
-        written.append((len(rows), 0))  # type: ignore[arg-type]
-        put(file, rows)  # type: ignore[arg-type]
+    def note_put(file: StoreFile, kind: type[Any], rows: Any) -> None:
+        if kind is MessageRow:
+            written.append((len(rows), 0))
+        put(file, kind, rows)
 
-    def note_remove(file: StoreFile, rows: object) -> None:
-        written[-1] = written[-1][0], len(rows)  # type: ignore[arg-type]
-        remove(file, rows)  # type: ignore[arg-type]
+    def note_remove(file: StoreFile, kind: type[Any], keys: Any) -> None:
+        if kind is MessageRow:
+            written[-1] = written[-1][0], len(keys)
+        remove(file, kind, keys)
 
     async with Broker(store=path) as broker, broker.connect() as connection:
         async with connection.sender("in") as feed, connection.sender("out") as out, connection.sender("log") as log:
             await feed.send_many(durable(1, 2))
             async with connection.receiver("in") as receiver:
                 one, two = await receiver.receive(), await receiver.receive()
-                monkeypatch.setattr(StoreFile, "put_messages", note_put)
-                monkeypatch.setattr(StoreFile, "remove_messages", note_remove)
+                monkeypatch.setattr(StoreFile, "put", note_put)
+                monkeypatch.setattr(StoreFile, "remove", note_remove)
                 async with connection.transaction() as transaction:
                     for sender, received in (out, one), (log, two):
                         await sender.send(durable("done")[0], transaction=transaction)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from amqp10.broker._store.tables import DeliveryRow, LinkRow, MessageRow
 from amqp10.engine import DeliveriesReceived, DeliveriesUnresumed, LinkTerms, OutgoingDelivery, ReceiverLink, SenderLink
 from amqp10.messaging import ACCEPTED, Accepted, Message, Source, Target
 
@@ -69,7 +70,7 @@ class Line:
 
 
 def unsettled_rows(life: Life) -> int:
-    return len(list(life.store.file.deliveries()))
+    return len(list(life.store.file.rows(DeliveryRow)))
 
 
 @pytest.mark.spec("2.6.13", "a delivery resumed after the loss of its link arrives exactly once, as sender")
@@ -156,7 +157,7 @@ def test_received_exactly_once(begin: Begin, steps: int, address: str) -> None:
     line.turn()
     assert seen == BODIES
     assert link.unsettled == {}
-    assert list(life.store.file.messages()) == []
+    assert list(life.store.file.rows(MessageRow)) == []
     assert unsettled_rows(life) == 0
 
 
@@ -229,13 +230,13 @@ def test_closed_links_are_forgotten(begin: Begin) -> None:
     link.detach(closed=True)
     line.turn()
     assert unsettled_rows(line.life) == 0
-    assert list(line.life.store.file.links()) == []
+    assert list(line.life.store.file.rows(LinkRow)) == []
     line = Line(begin())
     receive_two(line)
     line.life.vhost.delete(line.life.queue())
     line.turn()
     assert unsettled_rows(line.life) == 0
-    assert list(line.life.store.file.links()) == []
+    assert list(line.life.store.file.rows(LinkRow)) == []
 
 
 def test_through_many_lives(begin: Begin) -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
+from amqp10.broker._store.tables import DeliveryRow, MessageRow, NodeRow, QuarantineRow, SubscriptionRow, WorkRow
 from amqp10.errors import DecodeError
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, TransactionalState
 from amqp10.types import Symbol, Timestamp
@@ -269,19 +270,19 @@ class AnyWorld:
         lost = self.kept - self.found() - self.may_end
         assert not lost, f"{sorted(lost)} are lost"
         # What a broker has taken, the next one can restore.
-        assert [row for row in self.store.file.quarantine() if row.origin is not None] == []
+        assert [row for row in self.store.file.rows(QuarantineRow) if row.origin is not None] == []
         for queue in self.vhost.nodes.values():
             if isinstance(queue, Queue) and queue.journal is not None:
-                rows = [row for row in self.store.file.messages() if row.queue == queue.journal.number]
+                rows = [row for row in self.store.file.rows(MessageRow) if row.queue == queue.journal.number]
                 assert queue.depth == len(rows), queue.name
 
     def found(self) -> set[int]:
         """The messages in the store."""
         file = self.store.file
-        known = {row.number for row in file.nodes()} | {row.number for row in file.subscriptions()}
-        payloads = [row.payload for row in file.messages() if row.queue in known]
-        payloads += [row.payload or b"" for row in file.work()]
-        payloads += [row.payload for row in file.quarantine()]
+        known = {row.number for row in file.rows(NodeRow)} | {row.number for row in file.rows(SubscriptionRow)}
+        payloads = [row.payload for row in file.rows(MessageRow) if row.queue in known]
+        payloads += [row.payload or b"" for row in file.rows(WorkRow)]
+        payloads += [row.payload for row in file.rows(QuarantineRow)]
         return {int(found[1]) for payload in payloads if (found := ID.search(payload)) is not None}
 
     # What may happen
@@ -392,12 +393,12 @@ class AnyWorld:
         """Note what the next life is to have."""
         self.kept = self.found()
         file = self.store.file
-        holders = {row.message for row in file.deliveries()} | {row.message for row in file.work()}
+        holders = {row.message for row in file.rows(DeliveryRow)} | {row.message for row in file.rows(WorkRow)}
         # Dead letters that may go nowhere, or in a circle.
         queues = (each for each in self.vhost.nodes.values() if isinstance(each, Queue))
         astray = {_number(each) for each in queues if each.dead_letter_to not in (None, ("amq.fanout", None))}
         self.may_end = set()
-        for row in file.messages():
+        for row in file.rows(MessageRow):
             found = ID.search(row.payload)
             if row.held and row.number not in holders and found is not None and row.queue in astray:
                 self.may_end.add(int(found[1]))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from amqp10.broker import QuarantinedMessage
+from amqp10.broker._store.tables import MessageRow, NodeRow, QuarantineRow, SubscriptionRow, WorkRow
 from amqp10.errors import StoreError
 from amqp10.messaging import ACCEPTED, Message, Source, Target
 from amqp10.types import encode
@@ -66,7 +67,7 @@ def found(life: Life) -> list[QuarantinedMessage]:
 
 def tables(life: Life) -> set[str]:
     """From which tables there are rows in the quarantine."""
-    return {str(row.origin) for row in life.store.file.quarantine()}
+    return {str(row.origin) for row in life.store.file.rows(QuarantineRow)}
 
 
 def test_nothing_is_wrong(begin: Begin, tmp_path: Path) -> None:
@@ -176,9 +177,9 @@ def test_what_cannot_be_restored(
 def _everything(life: Life) -> list[bytes]:
     """The messages in all that was restored."""
     file = life.store.file
-    known = {row.number for row in file.nodes()} | {row.number for row in file.subscriptions()}
-    prepared = [row.payload or b"" for row in file.work()]
-    return [*prepared, *(row.payload for row in file.messages() if row.queue in known)]
+    known = {row.number for row in file.rows(NodeRow)} | {row.number for row in file.rows(SubscriptionRow)}
+    prepared = [row.payload or b"" for row in file.rows(WorkRow)]
+    return [*prepared, *(row.payload for row in file.rows(MessageRow) if row.queue in known)]
 
 
 def test_all_at_once(begin: Begin, tmp_path: Path) -> None:

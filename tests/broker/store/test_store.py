@@ -11,6 +11,7 @@ import pytest
 
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
+from amqp10.broker._store.tables import MessageRow
 from amqp10.errors import StoreError
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 from amqp10.types import Symbol
@@ -102,7 +103,7 @@ def test_in_and_out_writes_nothing(begin: Begin) -> None:
     life.put(1)
     life.vhost.flush()
     life.store.commit()
-    assert list(life.store.file.messages()) == []
+    assert list(life.store.file.rows(MessageRow)) == []
 
 
 def test_held_count_as_attempts(begin: Begin) -> None:
@@ -217,7 +218,7 @@ def test_deleted_queue(begin: Begin) -> None:
     life.store.commit()
     life = begin()
     assert life.vhost.nodes == {}
-    assert list(life.store.file.messages()) == []
+    assert list(life.store.file.rows(MessageRow)) == []
 
 
 def test_numbers_go_on(begin: Begin) -> None:
@@ -229,7 +230,7 @@ def test_numbers_go_on(begin: Begin) -> None:
         life.store.commit()
 
 
-@pytest.mark.parametrize("where", ["begin", "put_messages", "commit"])
+@pytest.mark.parametrize("where", ["begin", "put", "commit"])
 def test_a_failed_commit_is_tried_again(begin: Begin, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the disk is full nothing counts as committed, and nothing is forgotten."""
     life = begin()

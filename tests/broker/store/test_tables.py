@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from amqp10.broker._store.tables import MessageRow, NodeRow, StoreFile
+from amqp10.broker._store.tables import MessageRow, NodeRow, StoreFile, SubscriptionRow
 from amqp10.errors import StoreError
 
 
@@ -24,17 +24,17 @@ def test_rows_come_back(path: str) -> None:
     """What is committed is read again, what is rolled back is not."""
     with closing(StoreFile(path)) as file:
         file.begin()
-        file.put_nodes([NodeRow(1, "q", "queue")])
-        file.put_messages([MessageRow(2, 1, 0, 3, True, 4.5, b"payload", 6.5, 7)])
+        file.put(NodeRow, [NodeRow(1, "q", "queue")])
+        file.put(MessageRow, [MessageRow(2, 1, 0, 3, True, 4.5, b"payload", 6.5, 7)])
         file.commit()
         file.begin()
-        file.remove_messages([(2,)])
+        file.remove(MessageRow, [(2,)])
         file.rollback()
         file.rollback()
     with closing(StoreFile(path)) as file:
-        assert list(file.nodes()) == [(1, "q", "queue")]
-        assert list(file.messages()) == [(2, 1, 0, 3, 1, 4.5, b"payload", 6.5, 7)]
-        assert list(file.subscriptions()) == []
+        assert list(file.rows(NodeRow)) == [(1, "q", "queue")]
+        assert list(file.rows(MessageRow)) == [(2, 1, 0, 3, 1, 4.5, b"payload", 6.5, 7)]
+        assert list(file.rows(SubscriptionRow)) == []
 
 
 def test_every_commit_is_synchronous(path: str) -> None:
@@ -78,7 +78,7 @@ def test_damaged(path: str) -> None:
     """A store whose pages are overwritten is refused."""
     with closing(StoreFile(path)) as file:
         file.begin()
-        file.put_messages(MessageRow(n, 1, 0, 0, False, None, b"x" * 1000, None) for n in range(100))
+        file.put(MessageRow, [MessageRow(n, 1, 0, 0, False, None, b"x" * 1000, None) for n in range(100)])
         file.commit()
     content = bytearray(Path(path).read_bytes())
     content[8 * 4096 : 12 * 4096] = b"\xff" * (4 * 4096)
@@ -102,7 +102,7 @@ from amqp10.broker._store.tables import MessageRow, StoreFile
 
 def put(first):
     file.begin()
-    file.put_messages(MessageRow(number, 1, 0, 0, False, None, b"", None) for number in range(first, first + 10))
+    file.put(MessageRow, [MessageRow(number, 1, 0, 0, False, None, b"", None) for number in range(first, first + 10)])
     file.commit()
 
 file = StoreFile(sys.argv[1])
@@ -129,7 +129,7 @@ def test_forked(path: str, child: str) -> None:
     ended = subprocess.run([sys.executable, "-c", FORKS, path, child], capture_output=True, text=True, timeout=50)
     assert (ended.stdout, ended.stderr) == ("the file is open in the process that this one was forked from\n", "")
     with closing(StoreFile(path)) as file:
-        assert [message.number for message in file.messages()] == list(range(20))
+        assert [message.number for message in file.rows(MessageRow)] == list(range(20))
 
 
 def test_nowhere(tmp_path: Path) -> None:

@@ -11,7 +11,15 @@ import pytest
 
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
-from amqp10.broker._store.tables import StoreFile
+from amqp10.broker._store.tables import (
+    BindingRow,
+    BranchRow,
+    DeclarationRow,
+    ExchangeRow,
+    MessageRow,
+    NodeRow,
+    StoreFile,
+)
 from amqp10.messaging import Message
 
 from ...kit.broker.stored_life import Begin, Life
@@ -86,8 +94,8 @@ def test_what_is_gone_stays_gone(begin: Begin) -> None:
     life = begin()
     assert "q" not in life.vhost.nodes
     assert reached(life, "two") == []
-    assert list(life.store.file.bindings()) == []
-    assert list(life.store.file.declarations()) == []
+    assert list(life.store.file.rows(BindingRow)) == []
+    assert list(life.store.file.rows(DeclarationRow)) == []
 
 
 def test_named_by_the_program_too(begin: Begin) -> None:
@@ -120,11 +128,11 @@ def test_a_store_of_the_first_version(tmp_path: Path) -> None:
         database.execute("INSERT INTO messages VALUES (2, 1, 0, 0, 0, NULL, x'00')")
         database.commit()
     with closing(StoreFile(path)) as file:
-        assert list(file.nodes()) == [(1, "q", "queue")]
-        assert list(file.bindings()) == []
-        assert list(file.exchanges()) == []
-        assert list(file.messages()) == [(2, 1, 0, 0, 0, None, b"\0", None, None)]
-        assert list(file.branches()) == []
+        assert list(file.rows(NodeRow)) == [(1, "q", "queue")]
+        assert list(file.rows(BindingRow)) == []
+        assert list(file.rows(ExchangeRow)) == []
+        assert list(file.rows(MessageRow)) == [(2, 1, 0, 0, 0, None, b"\0", None, None)]
+        assert list(file.rows(BranchRow)) == []
         assert file.pragma("user_version") == 7
 
 

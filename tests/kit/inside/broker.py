@@ -31,7 +31,7 @@ from amqp10.broker._serving.transport import PeerTransport
 from amqp10.broker._store import store
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
-from amqp10.broker._store.tables import MessageRow, StoreFile
+from amqp10.broker._store.tables import MessageRow, RecordRow, StoreFile
 from amqp10.broker._tokens.grants import PeerTokens
 from amqp10.broker._transactions.local import Work
 from amqp10.broker._users.users import EVERYTHING, Rights

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .._queues.journal import QueueJournal
+from .tables import NodeRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from .._queues.message import QueuedMessage
     from .._retained.links import ResumableLink
     from .._retained.subscriptions import RetainedSubscription
-    from .tables import BindingRow, BranchRow, DeclarationRow, ExchangeRow, NodeRow, QuarantineRow, WorkRow
 
 
 @dataclass(slots=True, eq=False)
@@ -31,28 +31,20 @@ class Changes:
 
     Attributes:
         noted: how many changes were noted since the broker's start that peers have to wait for.
+        rows: rows that do not change until they are written.
+        removed: rows to remove, each by its kind and number.
+        unrestored: rows that could not be restored.
     """
 
     noted: int = 0
-    nodes: list[NodeRow] = field(default_factory=list)
-    declarations: list[DeclarationRow] = field(default_factory=list)
-    exchanges: list[ExchangeRow] = field(default_factory=list)
-    bindings: list[BindingRow] = field(default_factory=list)
-    closed: list[int] = field(default_factory=list)  # exchanges and bindings
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    removed: list[tuple[type[tuple[Any, ...]], int]] = field(default_factory=list)
     subscriptions: dict[RetainedSubscription, None] = field(default_factory=dict)
-    dropped: list[int] = field(default_factory=list)
     messages: dict[QueuedMessage, StoredQueue] = field(default_factory=dict)
     rewritten: set[QueuedMessage] = field(default_factory=set)
     links: dict[StoredLink, None] = field(default_factory=dict)
     deliveries: dict[tuple[StoredLink, bytes], None] = field(default_factory=dict)
-    ended: list[int] = field(default_factory=list)
-    branches: list[BranchRow] = field(default_factory=list)
-    work: list[WorkRow] = field(default_factory=list)
-    completed: list[int] = field(default_factory=list)  # branches
-    quarantined: list[QuarantineRow] = field(default_factory=list)
-    unquarantined: list[int] = field(default_factory=list)
-    unrestored: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # rows, each with the name of its table
-
+    unrestored: list[tuple[Any, ...]] = field(default_factory=list)
     records: dict[tuple[StoredRecords, str], Callable[[], bytes] | None] = field(default_factory=dict)  # None: removed
     emptied: list[str] = field(default_factory=list)  # owners of records
 
@@ -142,7 +134,7 @@ class StoredQueue(QueueJournal):
 
     def drop(self) -> None:
         self.dropped = True
-        self._recorder.changes.dropped.append(self.number)
+        self._recorder.changes.removed.append((NodeRow, self.number))
         self._recorder.note()
 
 

@@ -66,7 +66,7 @@ class StoredLinks:
         row = self._rows.pop(link, None)
         if row is not None:
             row.held.clear()
-            self._recorder.changes.ended.append(row.number)
+            self._recorder.changes.removed.append((LinkRow, row.number))
             self._recorder.note()
 
     # Restoring

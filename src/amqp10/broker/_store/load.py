@@ -10,10 +10,10 @@ import logging
 import sqlite3
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import StoreError
 from ...messaging import OUTCOMES, AmqpValue, Message, Source
@@ -30,25 +30,30 @@ from .._retained.subscriptions import EXPIRES
 from .._transactions.local import Work
 from .._transactions.prepared import RestoredBranch
 from .changes import StoredQueue
-from .tables import LinkRow, MessageRow, check_row, columns_of
+from .tables import (
+    BindingRow,
+    BranchRow,
+    DeclarationRow,
+    DeliveryRow,
+    ExchangeRow,
+    LinkRow,
+    MessageRow,
+    NodeRow,
+    QuarantineRow,
+    RecordRow,
+    Row,
+    SubscriptionRow,
+    WorkRow,
+    check_row,
+    columns_of,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from .._queues.message import Clock
     from .._queues.node import Node
     from .._virtual_host_core import NameSpace, VirtualHostCore
     from .store import Store
-    from .tables import (
-        BindingRow,
-        BranchRow,
-        DeclarationRow,
-        DeliveryRow,
-        ExchangeRow,
-        NodeRow,
-        QuarantineRow,
-        RecordRow,
-        SubscriptionRow,
-        WorkRow,
-    )
 
 _log = logging.getLogger("amqp10.broker")
 
@@ -60,8 +65,6 @@ _MAX_NUMBERS: Final = 1 << 62
 """Higher row numbers would leave too few for new rows."""
 _FAR: Final = 1e13
 """Seconds from now, in either direction, beyond which times are cut: calculating with larger ones is inexact."""
-
-Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 def load(store: Store, vhost: VirtualHostCore, wall: Clock = time.time) -> None:
@@ -103,21 +106,21 @@ class Loading:
                 "no number is left for new rows"
             )
         store.number(above=highest)
-        self._each("quarantine", file.quarantine(), self._quarantine)
-        self._each("declarations", file.declarations(), self._read_declaration)
-        self._each("nodes", file.nodes(), self._node)
+        self._each(QuarantineRow, self._quarantine)
+        self._each(DeclarationRow, self._read_declaration)
+        self._each(NodeRow, self._node)
         for number, row in self._declared.items():
             if number not in self._nodes:
-                self._set_aside("declarations", row, LookupError("its queue does not exist"))
-        self._each("exchanges", file.exchanges(), self._exchange)
-        self._each("bindings", file.bindings(), self._bind)
-        self._each("subscriptions", file.subscriptions(), self._subscribe)
+                self._set_aside(row, LookupError("its queue does not exist"))
+        self._each(ExchangeRow, self._exchange)
+        self._each(BindingRow, self._bind)
+        self._each(SubscriptionRow, self._subscribe)
         if vhost.name_space is not None:
-            self._each("records", file.records(), partial(self._restore_record, vhost.name_space))
+            self._each(RecordRow, partial(self._restore_record, vhost.name_space))
         vhost.keep(store)
-        holders = (row.message for table in (file.deliveries(), file.work()) for row in table)
-        self._holders = {message for message in holders if message is not None}
-        self._each("messages", file.messages(), self._put)
+        claims: list[DeliveryRow | WorkRow] = [*file.rows(DeliveryRow), *file.rows(WorkRow)]
+        self._holders = {row.message for row in claims if row.message is not None}
+        self._each(MessageRow, self._put)
         self._restore_links()
         self._restore_branches()
         # No link or branch holds these after all.
@@ -131,16 +134,16 @@ class Loading:
             if count > _MAX_LOGGED:
                 _log.error("%s: %d rows of %s in all could not be restored", store.path, count, table)
 
-    def _each(self, table: str, rows: Iterable[Row], restore: Callable[[Row], object]) -> None:
-        """Restore the rows of a table; set aside those that cannot be restored."""
-        for row in rows:
+    def _each(self, kind: type[Row], restore: Callable[[Row], object]) -> None:
+        """Restore the rows of a kind; set aside those that cannot be restored."""
+        for row in self._store.file.rows(kind):
             try:
                 check_row(row)
                 restore(row)
             except StoreError:
                 raise
             except Exception as error:
-                self._set_aside(table, row, error)
+                self._set_aside(row, error)
 
     def _end(self, queue: Queue, end: Callable[[QueuedMessage], None], entry: QueuedMessage) -> None:
         """End an earlier delivery attempt; a message that causes an error is set aside."""
@@ -149,9 +152,9 @@ class Loading:
         except Exception as error:
             queue.set_aside(entry, error)
 
-    def _set_aside(self, table: str, row: tuple[Any, ...], error: Exception) -> None:
+    def _set_aside(self, row: tuple[Any, ...], error: Exception) -> None:
         """Move a row from its table into the quarantine."""
-        path, reason = self._store.path, f"{type(error).__name__}: {error}"
+        table, path, reason = table_of(type(row)), self._store.path, f"{type(error).__name__}: {error}"
         self._refused[table] += 1
         if table == "quarantine":
             if self._refused[table] <= _MAX_LOGGED:
@@ -178,7 +181,7 @@ class Loading:
         )
         self._vhost.quarantine.restore(message)
         self._store.quarantine.keep(message, table, encode(columns))
-        self._store.changes.unrestored.append((table, row))
+        self._store.changes.unrestored.append(row)
         if self._refused[table] <= _MAX_LOGGED:
             words = "%s: a row of %s, number %r, could not be restored and is in the quarantine as number %d: %s"
             _log.error(words, path, table, row[0], message.number, reason)
@@ -344,8 +347,8 @@ class Loading:
                 raise TypeError("its outcome has the wrong type")
             held[row.link][row.tag] = outcome
 
-        self._each("links", self._store.file.links(), read)
-        self._each("deliveries", self._store.file.deliveries(), hold)
+        self._each(LinkRow, read)
+        self._each(DeliveryRow, hold)
         for link in links.values():
             node = self._nodes[link.node] if link.node is not None else None
             kept = self._store.links.restore(link, node, held[link.number], self._now)
@@ -390,8 +393,8 @@ class Loading:
                 work[row.branch].retired.append((node, self._claim(row.message, node), outcome))
             broken[row.branch] -= 1
 
-        self._each("branches", self._store.file.branches(), read)
-        self._each("work", self._store.file.work(), do)
+        self._each(BranchRow, read)
+        self._each(WorkRow, do)
         for each in branches.values():
             branch = RestoredBranch(work[each.number], self._vhost.quarantine, whole=not broken[each.number])
             name = (each.format, each.global_id, each.branch_id)

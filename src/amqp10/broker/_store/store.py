@@ -39,9 +39,13 @@ from .tables import (
     BindingRow,
     BranchRow,
     DeclarationRow,
+    DeliveryRow,
     ExchangeRow,
+    LinkRow,
+    MessageRow,
     NodeRow,
     QuarantineRow,
+    RecordRow,
     StoreFile,
     SubscriptionRow,
     WorkRow,
@@ -92,11 +96,11 @@ class StoredQuarantine:
         node, reason = (text.encode(errors="backslashreplace").decode() for text in (message.node, message.reason))
         record = (reason, message.message_format, message.payload)
         row = QuarantineRow(message.number, node, moment, *record, origin, content)
-        self._store.changes.quarantined.append(row)
+        self._store.changes.rows.append(row)
         self._store.note()
 
     def removed(self, message: QuarantinedMessage) -> None:
-        self._store.changes.unquarantined.append(message.number)
+        self._store.changes.removed.append((QuarantineRow, message.number))
         self._store.note()
 
 
@@ -160,11 +164,11 @@ class Store:
 
     def add_node(self, node: Node) -> StoredQueue:
         journal = StoredQueue(self, self.number())
-        self.changes.nodes.append(NodeRow(journal.number, node.name, "topic" if isinstance(node, Topic) else "queue"))
+        self.changes.rows.append(NodeRow(journal.number, node.name, "topic" if isinstance(node, Topic) else "queue"))
         terms = node.terms if isinstance(node, Queue) else None
         if terms is not None:
             arguments = encode(dict(terms.arguments))
-            self.changes.declarations.append(DeclarationRow(journal.number, terms.auto_delete, arguments))
+            self.changes.rows.append(DeclarationRow(journal.number, terms.auto_delete, arguments))
         self.note()
         return journal
 
@@ -177,7 +181,7 @@ class Store:
         row = ExchangeRow(
             exchange.number, exchange.name, exchange.kind, exchange.auto_delete, exchange.internal, arguments
         )
-        self.changes.exchanges.append(row)
+        self.changes.rows.append(row)
         self.note()
 
     def add_binding(self, binding: Binding) -> None:
@@ -188,11 +192,11 @@ class Store:
         binding.number = self.number()
         arguments = encode(dict(binding.arguments))
         row = BindingRow(binding.number, exchange.name, isinstance(to, Exchange), to.name, binding.key, arguments)
-        self.changes.bindings.append(row)
+        self.changes.rows.append(row)
         self.note()
 
     def drop(self, number: int) -> None:
-        self.changes.closed.append(number)
+        self.changes.removed += ((ExchangeRow, number), (BindingRow, number))
         self.note()
 
     def note_subscription(self, lasting: RetainedSubscription) -> None:
@@ -215,13 +219,12 @@ class Store:
             if entry.row and queue.journal is not None:
                 done = (entry.row, encode(outcome), None, None, None, None)
                 rows.append(WorkRow(number, len(rows), queue.journal.number, *done))
-        self.changes.branches.append(BranchRow(number, user, *branch))
-        self.changes.work += rows
+        self.changes.rows += (BranchRow(number, user, *branch), *rows)
         self.note()
         return number
 
     def end_branch(self, number: int) -> None:
-        self.changes.completed.append(number)
+        self.changes.removed.append((BranchRow, number))
         self.note()
 
     # Committing
@@ -350,43 +353,37 @@ class Store:
         file.begin()
         if changes.unrestored:
             file.remove_rows(changes.unrestored)
-        file.put_nodes(changes.nodes)
-        file.put_declarations(changes.declarations)
-        file.put_exchanges(changes.exchanges)
-        file.put_bindings(changes.bindings)
-        file.put_subscriptions(
-            self._subscription_row(each, each.queue.journal)
-            for each in changes.subscriptions
-            if each.queue.journal is not None and not each.queue.journal.dropped
+        for kind, rows in itertools.groupby(changes.rows, type):
+            file.put(kind, rows)
+        file.put(
+            SubscriptionRow,
+            (
+                self._subscription_row(each, each.queue.journal)
+                for each in changes.subscriptions
+                if each.queue.journal is not None and not each.queue.journal.dropped
+            ),
         )
-        file.put_messages(come)
+        file.put(MessageRow, come)
         file.mark_messages(marked)
-        file.remove_messages(gone)
-        file.remove_queues((number,) for number in changes.dropped)
-        file.remove_topology((number,) for number in changes.closed)
-        if changes.links or changes.deliveries or changes.ended:
+        file.remove(MessageRow, gone)
+        if changes.links or changes.deliveries:
             self._write_links(changes)
-        if changes.branches or changes.completed:
-            file.put_branches(changes.branches, changes.work)
-            file.remove_branches((number,) for number in changes.completed)
-        if changes.quarantined or changes.unquarantined:
-            file.put_quarantine(changes.quarantined)
-            file.remove_quarantine((number,) for number in changes.unquarantined)
+        for kind, number in changes.removed:
+            file.remove(kind, [(number,)])
         if changes.records or changes.emptied:
             self._write_records(changes)
 
     def _write_records(self, changes: Changes) -> None:
         kept = [(each.owner, key, form) for (each, key), form in changes.records.items() if not each.dropped]
         self.file.remove_owners((owner,) for owner in changes.emptied)
-        self.file.put_records((owner, key, form()) for owner, key, form in kept if form is not None)
-        self.file.remove_records((owner, key) for owner, key, form in kept if form is None)
+        self.file.put(RecordRow, ((None, owner, key, form()) for owner, key, form in kept if form is not None))
+        self.file.remove(RecordRow, [(owner, key) for owner, key, form in kept if form is None])
 
     def _write_links(self, changes: Changes) -> None:
         come, gone = self.links.delivery_rows(changes.deliveries)
-        self.file.put_links(self.links.link_rows(changes.links))
-        self.file.put_deliveries(come)
-        self.file.remove_deliveries(gone)
-        self.file.remove_links((number,) for number in changes.ended)
+        self.file.put(LinkRow, self.links.link_rows(changes.links))
+        self.file.put(DeliveryRow, come)
+        self.file.remove(DeliveryRow, gone)
 
     def _subscription_row(self, lasting: RetainedSubscription, journal: QueueJournal) -> SubscriptionRow:
         key = lasting.key

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import starmap
-from typing import Any, Final, NamedTuple, get_args, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
 
 from ..._sqlite import Database, Format
 
@@ -124,14 +124,6 @@ _FORMAT: Final = Format(
     + _QUARANTINE
     + _RECORDS,
 )
-
-_KEYS: Final = {
-    # `_sqlite` says why: a file from elsewhere may have the tag as text.
-    "deliveries": "link = ? AND CAST(tag AS BLOB) = CAST(? AS BLOB)",
-    "work": "branch = ? AND place = ?",
-}
-"""Conditions for one row by its first columns, for tables without a number."""
-
 
 _CACHE: Final = 16_384
 """KiB of the file that SQLite caches, so that the page of a message need not be read again when it is removed soon."""
@@ -285,6 +277,55 @@ class QuarantineRow(NamedTuple):
     content: bytes | None
 
 
+_TABLES: Final[dict[type[tuple[Any, ...]], tuple[str, str]]] = {
+    NodeRow: ("nodes", "number"),
+    DeclarationRow: ("declarations", "number"),
+    ExchangeRow: ("exchanges", "number"),
+    BindingRow: ("bindings", "number"),
+    SubscriptionRow: ("subscriptions", "number"),
+    MessageRow: ("messages", "number"),
+    LinkRow: ("links", "number"),
+    DeliveryRow: ("deliveries", "link, message"),
+    BranchRow: ("branches", "number"),
+    WorkRow: ("work", "branch, place"),
+    QuarantineRow: ("quarantine", "number"),
+    RecordRow: ("records", "owner, key"),
+}
+"""The table of each kind of row, and the columns that give the order in which its rows are read."""
+_INSERTS: Final = {
+    kind: f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(kind.__annotations__))})"
+    for kind, (table, _) in _TABLES.items()
+}
+_REMOVED: Final[dict[type[tuple[Any, ...]], tuple[str, ...]]] = {
+    NodeRow: (
+        *("messages WHERE queue = ?", "subscriptions WHERE number = ?"),
+        *("nodes WHERE number = ?", "declarations WHERE number = ?"),
+    ),
+    ExchangeRow: ("exchanges WHERE number = ?",),
+    BindingRow: ("bindings WHERE number = ?",),
+    MessageRow: ("messages WHERE number = ?",),
+    LinkRow: ("deliveries WHERE link = ?", "links WHERE number = ?"),
+    DeliveryRow: ("deliveries WHERE link = ? AND tag = ?",),
+    BranchRow: ("work WHERE branch = ?", "branches WHERE number = ?"),
+    QuarantineRow: ("quarantine WHERE number = ?",),
+    RecordRow: ("records WHERE owner = ? AND key = ?",),
+}
+"""What is removed by the key of a row: the row, and the rows of other tables that belong to it."""
+_KEYS: Final = {
+    # `_sqlite` says why: a file from elsewhere may have the tag as text.
+    "deliveries": "link = ? AND CAST(tag AS BLOB) = CAST(? AS BLOB)",
+    "work": "branch = ? AND place = ?",
+}
+"""Conditions for one row by its first columns, for tables without a number."""
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+def table_of(kind: type[tuple[Any, ...]]) -> str:
+    """Return the name of the table for a kind of row."""
+    return _TABLES[kind][0]
+
+
 def check_row(row: tuple[Any, ...]) -> None:
     """Check that the values of a row have the types of its columns, because SQLite takes any value in any column.
 
@@ -318,137 +359,36 @@ class StoreFile(Database):
         self.run(f"PRAGMA cache_size = -{_CACHE}")
         self.run(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
 
-    # Reading
-
-    def nodes(self) -> Iterator[NodeRow]:
-        return starmap(NodeRow, self.run("SELECT * FROM nodes ORDER BY number"))
-
-    def declarations(self) -> Iterator[DeclarationRow]:
-        return starmap(DeclarationRow, self.run("SELECT * FROM declarations"))
-
-    def exchanges(self) -> Iterator[ExchangeRow]:
-        return starmap(ExchangeRow, self.run("SELECT * FROM exchanges ORDER BY number"))
-
-    def bindings(self) -> Iterator[BindingRow]:
-        return starmap(BindingRow, self.run("SELECT * FROM bindings ORDER BY number"))
-
-    def subscriptions(self) -> Iterator[SubscriptionRow]:
-        return starmap(SubscriptionRow, self.run("SELECT * FROM subscriptions ORDER BY number"))
-
-    def messages(self) -> Iterator[MessageRow]:
-        return starmap(MessageRow, self.run("SELECT * FROM messages ORDER BY number"))
-
-    def links(self) -> Iterator[LinkRow]:
-        return starmap(LinkRow, self.run("SELECT * FROM links ORDER BY number"))
-
-    def deliveries(self) -> Iterator[DeliveryRow]:
-        """Read the deliveries, those of each link in the order of their messages."""
-        return starmap(DeliveryRow, self.run("SELECT * FROM deliveries ORDER BY link, message"))
-
-    def branches(self) -> Iterator[BranchRow]:
-        return starmap(BranchRow, self.run("SELECT * FROM branches ORDER BY number"))
-
-    def work(self) -> Iterator[WorkRow]:
-        return starmap(WorkRow, self.run("SELECT * FROM work ORDER BY branch, place"))
-
-    def quarantine(self) -> Iterator[QuarantineRow]:
-        return starmap(QuarantineRow, self.run("SELECT * FROM quarantine ORDER BY number"))
-
-    def records(self) -> Iterator[RecordRow]:
-        return starmap(RecordRow, self.run("SELECT * FROM records ORDER BY owner, key"))
+    def rows(self, kind: type[Row]) -> Iterator[Row]:
+        """Read all rows of a kind."""
+        table, order = _TABLES[kind]
+        return starmap(kind, self.run(f"SELECT * FROM {table} ORDER BY {order}"))
 
     def highest(self) -> int:
         """Return the highest number of a row."""
         tables = ("nodes", "subscriptions", "messages", "links", "exchanges", "bindings", "branches")
         return max(int(self.run(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0]) for table in tables)
 
-    # Writing
-
-    def put_nodes(self, rows: Iterable[NodeRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)", rows)
-
-    def put_declarations(self, rows: Iterable[DeclarationRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO declarations VALUES (?, ?, ?)", rows)
-
-    def put_exchanges(self, rows: Iterable[ExchangeRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO exchanges VALUES (?, ?, ?, ?, ?, ?)", rows)
-
-    def put_bindings(self, rows: Iterable[BindingRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?)", rows)
-
-    def put_subscriptions(self, rows: Iterable[SubscriptionRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-
-    def put_messages(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Write messages, each as the columns of a `MessageRow`."""
-        self.run_many("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    def put(self, kind: type[tuple[Any, ...]], rows: Iterable[tuple[Any, ...]]) -> None:
+        """Write rows of a kind, each as a tuple of its columns."""
+        self.run_many(_INSERTS[kind], rows)
 
     def mark_messages(self, marks: Iterable[tuple[int, bool, int]]) -> None:
         """Set `failures` and `held` of messages: (failures, held, number)."""
         self.run_many("UPDATE messages SET failures = ?, held = ? WHERE number = ?", marks)
 
-    def remove_messages(self, numbers: Iterable[tuple[int]]) -> None:
-        self.run_many("DELETE FROM messages WHERE number = ?", numbers)
-
-    def remove_queues(self, numbers: Iterable[tuple[int]]) -> None:
-        """Remove queues and subscriptions with their messages."""
-        tables = ("subscriptions", "nodes", "declarations")
-        for number in numbers:
-            for table, column in (("messages", "queue"), *((table, "number") for table in tables)):
-                self.run(f"DELETE FROM {table} WHERE {column} = ?", number)
-
-    def remove_topology(self, numbers: Iterable[tuple[int]]) -> None:
-        """Remove exchanges and bindings."""
-        for number in numbers:
-            for table in ("exchanges", "bindings"):
-                self.run(f"DELETE FROM {table} WHERE number = ?", number)
-
-    def put_links(self, rows: Iterable[LinkRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-
-    def put_deliveries(self, rows: Iterable[DeliveryRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?)", rows)
-
-    def remove_deliveries(self, keys: Iterable[tuple[int, bytes]]) -> None:
-        """Remove deliveries by link and tag."""
-        self.run_many("DELETE FROM deliveries WHERE link = ? AND tag = ?", keys)
-
-    def put_branches(self, rows: Iterable[BranchRow], work: Iterable[WorkRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO branches VALUES (?, ?, ?, ?, ?)", rows)
-        self.run_many("INSERT OR REPLACE INTO work VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", work)
-
-    def remove_branches(self, numbers: Iterable[tuple[int]]) -> None:
-        """Remove branches with their work."""
-        for number in numbers:
-            self.run("DELETE FROM work WHERE branch = ?", number)
-            self.run("DELETE FROM branches WHERE number = ?", number)
-
-    def put_quarantine(self, rows: Iterable[QuarantineRow]) -> None:
-        self.run_many("INSERT OR REPLACE INTO quarantine VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-
-    def remove_quarantine(self, numbers: Iterable[tuple[int]]) -> None:
-        self.run_many("DELETE FROM quarantine WHERE number = ?", numbers)
-
-    def put_records(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
-        """Write values: (owner, key, value)."""
-        self.run_many("INSERT OR REPLACE INTO records (owner, key, content) VALUES (?, ?, ?)", rows)
-
-    def remove_records(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Remove values: (owner, key)."""
-        self.run_many("DELETE FROM records WHERE owner = ? AND key = ?", keys)
+    def remove(self, kind: type[tuple[Any, ...]], keys: Sequence[tuple[Any, ...]]) -> None:
+        """Remove rows by their keys, with what belongs to them, such as the messages of a queue."""
+        for rows in _REMOVED[kind]:
+            self.run_many(f"DELETE FROM {rows}", keys)
 
     def remove_owners(self, owners: Iterable[tuple[str]]) -> None:
         """Remove all values of these owners."""
         self.run_many("DELETE FROM records WHERE owner = ?", owners)
 
-    def remove_rows(self, rows: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
-        """Remove rows that could not be restored, each with the name of its table."""
-        for table, row in rows:
+    def remove_rows(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Remove rows that could not be restored."""
+        for row in rows:
+            table = table_of(type(row))
             condition = _KEYS.get(table, "number = ?")
             self.run(f"DELETE FROM {table} WHERE {condition}", row[: condition.count("?")])
-
-    def remove_links(self, numbers: Iterable[tuple[int]]) -> None:
-        """Remove links with their deliveries."""
-        for number in numbers:
-            self.run("DELETE FROM deliveries WHERE link = ?", number)
-            self.run("DELETE FROM links WHERE number = ?", number)
