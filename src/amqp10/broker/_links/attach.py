@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .._queues.node import Node
     from .._queues.selection import Filtering
     from .._queues.topic import SubscriptionKey
-    from .._retained.subscriptions import Lifetime
+    from .._retained.retained import Lifetime
 
 
 @dataclass(frozen=True, slots=True)

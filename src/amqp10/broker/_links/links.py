@@ -35,7 +35,8 @@ from .._queues.queue import Queue
 from .._queues.stream_offsets import place_in
 from .._queues.topic import Topic
 from .._retained.links import Direction, LinkKey, ResumableLink, is_resumable
-from .._retained.subscriptions import DetachKind, Lifetime, RetainedSubscription
+from .._retained.retained import DetachKind, Lifetime
+from .._retained.subscriptions import RetainedSubscription
 from .attach import ConsumerRequest
 from .consumer import ConsumerLink, GetConsumerLink
 from .coordinator import CoordinatorLink

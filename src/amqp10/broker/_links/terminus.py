@@ -25,7 +25,7 @@ from .._queues.topic import Topic
 if TYPE_CHECKING:
     from ...messaging import Outcome, TerminusDurability
     from .._queues.node import Node
-    from .._retained.subscriptions import Lifetime
+    from .._retained.retained import Lifetime
 
 # The consumer may have worked on a delivery that ends without an outcome: the delivery-count tells the next one.
 FAILED = Modified(delivery_failed=True)

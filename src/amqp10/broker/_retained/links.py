@@ -22,11 +22,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from .._deadlines import Deadlines
 from .._log import attempt
 from .._queues.topic import Owner
-from .subscriptions import EXPIRES, ExpiryTrigger, Lifetime
-from .unattached import Unattached
+from .retained import Lifetime, Retained
 
 if TYPE_CHECKING:
     from ...engine import LinkSession
@@ -117,12 +115,10 @@ def is_resumable(terminus: Source | Target) -> bool:
     return not terminus.dynamic and (terminus.expiry_policy in ("connection-close", "never") or terminus.timeout > 0)
 
 
-class ResumableLinks:
+class ResumableLinks(Retained[ResumableLink]):
     """All resumable links of one virtual host.
 
     Args:
-        clock: the broker's clock.
-        alarm: called with each deadline, to have `expire` called in time.
         most: the most detached links of one user; beyond that the one that has waited longest ends.
 
     Attributes:
@@ -131,15 +127,12 @@ class ResumableLinks:
 
     journal: LinkJournal | None = None
 
-    def __init__(self, clock: Clock, alarm: Callable[[ResumableLinks, float], None], most: int = 1000) -> None:
+    def __init__(self, clock: Clock, alarm: Callable[[Retained[Any], float], None], most: int = 1000) -> None:
+        super().__init__(clock, alarm)
         self._most = most
         self._waiting: dict[str | None, dict[ResumableLink, None]] = {}  # by user, the longest waiting first
-        self._clock = clock
-        self._alarm = alarm
-        self._deadlines: Deadlines[ResumableLink] = Deadlines()
         self._all: dict[LinkKey, ResumableLink] = {}
         self._of: dict[object, dict[LinkKey, ResumableLink]] = {}  # those that end with their connection
-        self._unattached: Unattached[ResumableLink] = Unattached()
         self._parts = 0  # bytes of incomplete messages
 
     def is_late(self, key: LinkKey, connection: int) -> bool:
@@ -165,9 +158,7 @@ class ResumableLinks:
         self._waits_no_more(link)
         link.deliveries = []
         link.requeue = None
-        self._unattached.remove(link)
-        link.deadline = None
-        self._deadlines.set(link, None)
+        self._stop_expiry(link)
         if link.key.connection is not None:
             self._of.setdefault(link.key.connection, {})
         self._table(link.key)[link.key] = link
@@ -193,7 +184,7 @@ class ResumableLinks:
                 link.deliveries = [each for each in deliveries if not parts[each]]
             else:
                 self._weigh(link, sum(parts.values()))
-        self._unattached.add(link, session, connection)
+        self._left(link, session, connection)
         if link.key.connection is None:
             waiting = self._waiting.setdefault(link.key.owner[0], {})
             waiting[link] = None
@@ -213,16 +204,8 @@ class ResumableLinks:
         self._parts += parts - link.parts
         link.parts = parts
 
-    def session_ended(self, session: LinkSession) -> None:
-        """End the links that end with a session, which have been detached."""
-        for link in self._unattached.of(session):
-            self._begin_expiry(link, "session")
-
     def connection_ended(self, connection: object) -> None:
-        """End the links that end with a connection, whose sessions have ended."""
-        for link in self._unattached.of(connection):
-            self._begin_expiry(link, "connection")
-            self._unattached.remove(link)
+        super().connection_ended(connection)
         self._of.pop(connection, None)
 
     def restore(self, link: ResumableLink, requeue: Callable[[list[Any]], None]) -> None:
@@ -232,34 +215,15 @@ class ResumableLinks:
         self._waiting.setdefault(link.key.owner[0], {})[link] = None
         self._begin_expiry(link, "connection")
 
-    def _begin_expiry(self, link: ResumableLink, how: ExpiryTrigger) -> None:
-        """End the link now, later or never, as its expiry policy says (§3.5.6)."""
-        if link.deadline is not None or how not in EXPIRES[link.lifetime.expiry_policy]:
-            return
-        if not link.lifetime.timeout:
-            self.end(link)
-            return
-        link.deadline = self._clock() + link.lifetime.timeout
-        self._deadlines.set(link, link.deadline)
-        self._alarm(self, link.deadline)
-
-    def expire(self, now: float) -> float | None:
-        """End the links that are due at `now`; return when the next one is due, or None."""
-        for link in self._deadlines.take(now):
-            attempt("the end of a link that was kept", self.end, link)
-        return self._deadlines.first
-
     def end(self, link: ResumableLink) -> None:
         """Forget the link, and give back what it held."""
         table = self._table(link.key)
         if table.get(link.key) is not link:
             return
         del table[link.key]
-        self._unattached.remove(link)
+        self._stop_expiry(link)
         self._waits_no_more(link)
         self._weigh(link, 0)
-        link.deadline = None
-        self._deadlines.set(link, None)
         if link.requeue is not None:
             deliveries, link.deliveries = link.deliveries, []
             link.requeue(deliveries)

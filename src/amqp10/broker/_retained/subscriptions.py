@@ -14,39 +14,21 @@ With a store, durable subscriptions survive the broker; its end counts as that o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .._deadlines import Deadlines
 from .._errors import Refused
 from .._log import attempt
 from .._queues.topic import Kind, Owner, Subscription, SubscriptionKey, Topic
-from .unattached import Unattached
+from .retained import Lifetime, Retained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ...engine import Link, LinkSession
-    from ...messaging import Source, Target, TerminusExpiryPolicy
+    from ...messaging import Source, Target
     from .._queues.message import Clock
     from .._queues.selection import Filtering
-
-DetachKind = Literal["closed", "detached"]
-ExpiryTrigger = Literal["detached", "session", "connection"]
-# For each expiry policy: what must have ended, besides the last link, for the time to start.
-EXPIRES: dict[str, tuple[ExpiryTrigger, ...]] = {
-    "link-detach": ("detached", "session", "connection"),
-    "session-end": ("session", "connection"),
-    "connection-close": ("connection",),
-    "never": (),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Lifetime:
-    """The event after which a terminus expires, and the seconds from then on (§3.5.3, §3.5.6)."""
-
-    expiry_policy: TerminusExpiryPolicy = "link-detach"
-    timeout: int = 0
+    from .retained import DetachKind, ExpiryTrigger
 
 
 @dataclass(slots=True, eq=False)
@@ -116,12 +98,10 @@ class SubscriptionJournal(Protocol):
         """Record that a subscription is new or ends at another time, if its source asks for durability."""
 
 
-class Subscriptions:
+class Subscriptions(Retained[RetainedSubscription]):
     """All retained subscriptions of one virtual host.
 
     Args:
-        clock: the broker's clock.
-        alarm: called with each deadline, to have `expire` called in time.
         longest: the most seconds that a subscription is kept without links; None: as long as its source asks.
 
     Attributes:
@@ -130,13 +110,10 @@ class Subscriptions:
 
     store: SubscriptionJournal | None = None
 
-    def __init__(self, clock: Clock, alarm: Callable[[Subscriptions, float], None], longest: int | None = None) -> None:
-        self._clock = clock
-        self._alarm = alarm
-        self._deadlines: Deadlines[RetainedSubscription] = Deadlines()
+    def __init__(self, clock: Clock, alarm: Callable[[Retained[Any], float], None], longest: int | None = None) -> None:
+        super().__init__(clock, alarm)
         self._longest = longest
         self._all: dict[SubscriptionKey, RetainedSubscription] = {}
-        self._unattached: Unattached[RetainedSubscription] = Unattached()
 
     def lifetime(self, source: Source | Target) -> Lifetime:
         """Return the lifetime that a terminus asks for, as far as it is allowed."""
@@ -180,7 +157,7 @@ class Subscriptions:
             for steal in links.values():
                 attempt("taking a subscription from a link", steal)
         if found is not None and (found.queue.deleted or not found.is_of(topic, filters)):
-            self._end(found)
+            self.end(found)
             found = None
         if found is None:
             queue = topic.subscribe(filtering, lasting=True)
@@ -190,9 +167,7 @@ class Subscriptions:
         found.lifetime = self.lifetime(source)
         # Equal to the old one except for no-local, which depends on the connection.
         found.queue.filtering = filtering
-        self._unattached.remove(found)
-        found.deadline = None
-        self._deadlines.set(found, None)
+        self._stop_expiry(found)
         if self.store is not None:
             self.store.note_subscription(found)
         return found
@@ -200,7 +175,7 @@ class Subscriptions:
     def restore(self) -> None:
         """Start the time of restored subscriptions, whose connections are lost."""
         for lasting in list(self._all.values()):
-            self.begin_expiry(lasting, "connection")
+            self._begin_expiry(lasting, "connection")
             if lasting.deadline is not None:
                 self._end_at(lasting, lasting.deadline)
 
@@ -229,55 +204,28 @@ class Subscriptions:
         """Remove a link that ended."""
         if lasting.links.pop(link, None) is None or lasting.links or self._all.get(lasting.key) is not lasting:
             return
-        self._unattached.add(lasting, session, connection)
+        self._left(lasting, session, connection)
         # Links of a volatile subscription are closed; it ends with the last one.
         if how == "closed":
-            self._end(lasting)
+            self.end(lasting)
         else:
-            self.begin_expiry(lasting, how)
+            self._begin_expiry(lasting, how)
 
-    def session_ended(self, session: LinkSession) -> None:
-        """Start the time of subscriptions that expire with a session, whose links have ended."""
-        for lasting in self._unattached.of(session):
-            self.begin_expiry(lasting, "session")
-
-    def connection_ended(self, connection: object) -> None:
-        """Start the time of subscriptions that expire with a connection, whose sessions have ended."""
-        for lasting in self._unattached.of(connection):
-            self.begin_expiry(lasting, "connection")
-            self._unattached.remove(lasting)
-
-    def begin_expiry(self, lasting: RetainedSubscription, how: ExpiryTrigger) -> None:
-        """End a subscription without links now, later or never, as its expiry policy says (§3.5.6)."""
-        lifetime = lasting.lifetime
+    def _begin_expiry(self, lasting: RetainedSubscription, how: ExpiryTrigger) -> None:
         if lasting.queue.deleted:
             self._forget(lasting)
-        if lasting.deadline is not None or how not in EXPIRES[lifetime.expiry_policy]:
             return
-        if not lifetime.timeout:
-            self._end(lasting)
-            return
-        self._end_at(lasting, self._clock() + lifetime.timeout)
-        if self.store is not None:
+        before = lasting.deadline
+        super()._begin_expiry(lasting, how)
+        if lasting.deadline != before and self.store is not None:
             self.store.note_subscription(lasting)
 
-    def _end_at(self, lasting: RetainedSubscription, deadline: float) -> None:
-        lasting.deadline = deadline
-        self._deadlines.set(lasting, deadline)
-        self._alarm(self, deadline)
-
-    def expire(self, now: float) -> float | None:
-        """End the subscriptions that are due at `now`; return when the next one is due, or None."""
-        for lasting in self._deadlines.take(now):
-            attempt("the end of a subscription", self._end, lasting)
-        return self._deadlines.first
-
-    def _end(self, lasting: RetainedSubscription) -> None:
+    def end(self, lasting: RetainedSubscription) -> None:
         self._forget(lasting)
         if not lasting.queue.deleted:
             lasting.queue.end()
 
     def _forget(self, lasting: RetainedSubscription) -> None:
-        self._unattached.remove(lasting)
+        self._stop_expiry(lasting)
         if self._all.get(lasting.key) is lasting:
             del self._all[lasting.key]

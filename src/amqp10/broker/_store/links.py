@@ -15,7 +15,7 @@ from ...engine import IncomingDelivery, OutgoingDelivery
 from ...types import encode
 from .._queues.message import QueuedMessage
 from .._retained.links import LinkKey, ResumableLink
-from .._retained.subscriptions import Lifetime
+from .._retained.retained import Lifetime
 from .changes import StoredLink
 from .tables import DeliveryRow, LinkRow
 

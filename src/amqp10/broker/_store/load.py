@@ -26,7 +26,7 @@ from .._queues.duplicates import duplicate_id
 from .._queues.message import QueuedMessage
 from .._queues.queue import Queue
 from .._queues.topic import SubscriptionKey, Topic
-from .._retained.subscriptions import EXPIRES
+from .._retained.retained import EXPIRES
 from .._transactions.local import Work
 from .._transactions.prepared import RestoredBranch
 from .changes import StoredQueue
