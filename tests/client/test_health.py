@@ -29,7 +29,7 @@ from amqp10 import (
 from amqp10.broker import Broker
 from amqp10.client import _health
 from amqp10.client._health import MAX_LOOKS, UnsettledAges
-from amqp10.engine import Unsettled
+from amqp10.engine import UnsettledCount
 from amqp10.testing import BackgroundBroker
 
 from ..kit.client.hosts import QUICK, connecting, detach, forgetful, hosting
@@ -209,12 +209,12 @@ async def test_messages_that_are_no_objects(monkeypatch: pytest.MonkeyPatch, clo
 async def test_a_delivery_held_back_by_the_window(clock: Clock) -> None:
     """It has no delivery-id yet; its age counts all the same, and goes on when it has one."""
     ages, link = UnsettledAges(), object()
-    assert ages.oldest(link, Unsettled(1, None, None), 10) == 0  # type: ignore[arg-type]
-    assert ages.oldest(link, Unsettled(1, None, None), 13) == 3  # type: ignore[arg-type]
-    assert ages.oldest(link, Unsettled(1, 5, 5), 14) == 4  # type: ignore[arg-type]
-    assert ages.oldest(link, Unsettled(1, 6, 6), 15) == 0  # type: ignore[arg-type]
-    assert ages.oldest(link, Unsettled(0, None, None), 16) == 0  # type: ignore[arg-type]
-    assert ages.oldest(link, Unsettled(1, None, None), 17) == 0  # type: ignore[arg-type]
+    assert ages.oldest(link, UnsettledCount(1, None, None), 10) == 0  # type: ignore[arg-type]
+    assert ages.oldest(link, UnsettledCount(1, None, None), 13) == 3  # type: ignore[arg-type]
+    assert ages.oldest(link, UnsettledCount(1, 5, 5), 14) == 4  # type: ignore[arg-type]
+    assert ages.oldest(link, UnsettledCount(1, 6, 6), 15) == 0  # type: ignore[arg-type]
+    assert ages.oldest(link, UnsettledCount(0, None, None), 16) == 0  # type: ignore[arg-type]
+    assert ages.oldest(link, UnsettledCount(1, None, None), 17) == 0  # type: ignore[arg-type]
 
 
 async def test_ages_are_bounded_and_serial() -> None:
@@ -223,9 +223,9 @@ async def test_ages_are_bounded_and_serial() -> None:
     first = 2**32 - 2
     for moment in range(1000):
         last = (first + moment) % 2**32
-        assert ages.oldest(link, Unsettled(moment + 1, first, last), moment) == moment  # type: ignore[arg-type]
+        assert ages.oldest(link, UnsettledCount(moment + 1, first, last), moment) == moment  # type: ignore[arg-type]
         assert len(ages._looks) <= MAX_LOOKS
-    assert 0 < ages.oldest(link, Unsettled(10, 900, 998), 1000) <= 1000 - 900  # type: ignore[arg-type]
+    assert 0 < ages.oldest(link, UnsettledCount(10, 900, 998), 1000) <= 1000 - 900  # type: ignore[arg-type]
 
 
 # Events: what is logged is counted

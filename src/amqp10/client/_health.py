@@ -10,7 +10,7 @@ from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from ..engine import Link as EngineLink
-from ..engine import Unsettled
+from ..engine import UnsettledCount
 from ..errors import AmqpError
 from ..types import serial_diff
 from ._core.connection import ConnectionCore, LinkCore
@@ -108,7 +108,7 @@ class UnsettledAges:
         self._looks: deque[tuple[float, int]] = deque()  # when, and the delivery-id of the newest; oldest look first
         self._held_since: float | None = None  # when the oldest was seen that has no delivery-id yet
 
-    def oldest(self, link: EngineLink, unsettled: Unsettled, now: float) -> float:
+    def oldest(self, link: EngineLink, unsettled: UnsettledCount, now: float) -> float:
         """Return the age of the oldest of these, and note this look; delivery-ids are of one attachment only."""
         looks = self._looks
         if link is not self._link:

@@ -55,7 +55,7 @@ from ._events import SessionUnmapped as SessionUnmapped
 from ._events import SettlementsReceived as SettlementsReceived
 from ._events import UntrackedAccepted as UntrackedAccepted
 from ._events import WindowOpened as WindowOpened
-from ._fast_lane import Unsettled as Unsettled
+from ._fast_lane import UnsettledCount as UnsettledCount
 from ._fast_lane import count_unsettled as count_unsettled
 from ._negotiation import Negotiation as Negotiation
 from ._owners import NO_LINK_OWNER as NO_LINK_OWNER
@@ -194,7 +194,7 @@ __all__ = (
     "SettlementsReceived",
     "Tracer",
     "Unbind",
-    "Unsettled",
+    "UnsettledCount",
     "UntrackedAccepted",
     "WindowOpened",
     "count_unsettled",

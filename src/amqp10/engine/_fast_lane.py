@@ -135,7 +135,7 @@ class ReceiverFastLane:
         return False
 
 
-class Unsettled(NamedTuple):
+class UnsettledCount(NamedTuple):
     """What a link has unsettled, in numbers.
 
     Attributes:
@@ -148,9 +148,9 @@ class Unsettled(NamedTuple):
     last: int | None
 
 
-def count_unsettled(unsettled: Mapping[bytes, Any]) -> Unsettled:
+def count_unsettled(unsettled: Mapping[bytes, Any]) -> UnsettledCount:
     """Return the numbers of a link's table of deliveries."""
     if not unsettled:
-        return Unsettled(0, None, None)
+        return UnsettledCount(0, None, None)
     first, last = next(iter(unsettled.values())), next(reversed(unsettled.values()))  # type: ignore[call-overload]
-    return Unsettled(len(unsettled), first.delivery_id, last.delivery_id)
+    return UnsettledCount(len(unsettled), first.delivery_id, last.delivery_id)

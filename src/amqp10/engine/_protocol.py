@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ._deliveries import IncomingDelivery, OutgoingDelivery
-from ._fast_lane import ReceiverFastLane, SenderFastLane, Unsettled, count_unsettled
+from ._fast_lane import ReceiverFastLane, SenderFastLane, UnsettledCount, count_unsettled
 from ._owners import NO_LINK_OWNER, NO_SESSION_OWNER, LinkOwner, SessionOwner
 from ._topology_requests import RequestRules
 
@@ -345,7 +345,7 @@ class Link(ABC):
     @abstractmethod
     def settled_by_sender(self) -> bool: ...
 
-    def count_unsettled(self) -> Unsettled:
+    def count_unsettled(self) -> UnsettledCount:
         """Return the numbers of `unsettled`, without making objects of deliveries that have none yet."""
         return count_unsettled(self.unsettled)
 

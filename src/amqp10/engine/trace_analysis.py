@@ -122,7 +122,7 @@ def take_apart(text: str) -> Call | None:
     return Call(int(begin[1] or 0), begin[2], fields, text[at + 1 :].strip())
 
 
-class Unsettled:
+class UnsettledNumbers:
     """Deliveries without an outcome, or incomplete transfers.
 
     Attributes:
@@ -161,7 +161,7 @@ class Findings:
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
         self.problems: list[str] = []
-        self.unsettled: dict[tuple[bool, str], Unsettled] = {}
+        self.unsettled: dict[tuple[bool, str], UnsettledNumbers] = {}
         self._starved: dict[str, float] = {}  # since when a link has no credit, or a session no window
 
     def curve(self, key: object, title: str) -> Curve:
@@ -183,12 +183,12 @@ class Findings:
         self.note_starving(frame, f"prefetch used up on {place}", left <= 0 and not paused)
 
     def add_unsettled(self, frame: Frame, sender: tuple[bool, str], number: int) -> None:
-        self.unsettled.setdefault(sender, Unsettled()).add(number, frame.time)
+        self.unsettled.setdefault(sender, UnsettledNumbers()).add(number, frame.time)
         self._tell_unsettled(frame, sender)
 
     def settled(self, frame: Frame, sender: tuple[bool, str], first: int, last: int) -> Iterable[int]:
         """Record the outcome of a range; return the deliveries that had no outcome before."""
-        removed = self.unsettled.setdefault(sender, Unsettled()).remove(first, last)
+        removed = self.unsettled.setdefault(sender, UnsettledNumbers()).remove(first, last)
         oldest = min(removed.values(), default=frame.time)
         if frame.time - oldest >= UNSETTLED:
             frame.problems.append(f"unsettled for {frame.time - oldest:.1f} s")

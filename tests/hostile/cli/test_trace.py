@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from ...kit.inside.cli import Failure, Frame, Recording, Unsettled, analyze, command, page, read_trace
+from ...kit.inside.cli import Failure, Frame, Recording, UnsettledNumbers, analyze, command, page, read_trace
 
 SERIAL = 1 << 32
 
@@ -24,7 +24,7 @@ def test_many_unsettled() -> None:
 
 def test_ranges() -> None:
     """A range may go around the end of the numbers; what is not there is passed over."""
-    out = Unsettled()
+    out = UnsettledNumbers()
     for number in (SERIAL - 2, SERIAL - 1, 0, 1, 7):
         out.add(number, float(number % 10))
     assert out.remove(2, 6) == {}

@@ -8,4 +8,4 @@ from amqp10.cli._trace import command
 from amqp10.cli._trace.analysis import analyze
 from amqp10.cli._trace.command import Recording, TraceProxy, read_trace
 from amqp10.cli._trace.page import page
-from amqp10.engine.trace_analysis import Call, Frame, Unsettled, take_apart
+from amqp10.engine.trace_analysis import Call, Frame, UnsettledNumbers, take_apart

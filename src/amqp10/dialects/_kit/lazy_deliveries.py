@@ -12,7 +12,7 @@ from collections import deque
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from ...engine import DeliveriesReceived, IncomingDelivery, ReceiverLink, Unsettled, deliveries
+from ...engine import DeliveriesReceived, IncomingDelivery, ReceiverLink, UnsettledCount, deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -81,15 +81,15 @@ class LazyReceiver(ReceiverLink):
             self.materialize(self.unmaterialized)
         return self._unsettled
 
-    def count_unsettled(self) -> Unsettled:
+    def count_unsettled(self) -> UnsettledCount:
         table = self._unsettled
         if not table:
-            return Unsettled(0, None, None)
+            return UnsettledCount(0, None, None)
         first, last = next(iter(table.values())), next(reversed(table.values()))
         runs = (
             [run for run in self._runs if isinstance(run, LazyRun) and not run.settled] if self.unmaterialized else []
         )
-        return Unsettled(
+        return UnsettledCount(
             len(table),
             first.delivery_id if first is not None else runs[0].numbers[runs[0].taken],
             last.delivery_id if last is not None else runs[-1].numbers[-1],

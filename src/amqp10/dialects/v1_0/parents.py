@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         LinkTerms,
         OutcomeCounter,
         OutgoingDelivery,
-        Unsettled,
+        UnsettledCount,
     )
     from ...errors import AmqpError
     from ...messaging import DeliveryState
@@ -145,7 +145,7 @@ class UntrackedCore(Protocol):
     ) -> None:
         """Keep deliveries that were sent in one call without objects, from their first delivery-id on."""
 
-    def count(self, link: SenderCore, made: Unsettled) -> Unsettled:
+    def count(self, link: SenderCore, made: UnsettledCount) -> UnsettledCount:
         """Return the numbers of a link's unsettled deliveries; `made`: those of the deliveries that are objects."""
 
     def materialize(self) -> None:

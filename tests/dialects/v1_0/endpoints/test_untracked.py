@@ -15,7 +15,7 @@ from amqp10.engine import (
     ConnectionTerms,
     LinkTerms,
     RunAccepted,
-    Unsettled,
+    UnsettledCount,
     dialect,
 )
 from amqp10.errors import LocalProtocolError
@@ -135,7 +135,7 @@ def test_counting_costs_the_same() -> None:
         for number in range(runs):
             owner.send(1, number, 10, False)
         link = owner.links[0]
-        assert link.count_unsettled() == Unsettled(1, FIRST, FIRST)
+        assert link.count_unsettled() == UnsettledCount(1, FIRST, FIRST)
         return steps(link.count_unsettled)
 
     assert cost(400) < 1.1 * cost(100)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from ....engine.trace_analysis import Call, Findings, Frame, TraceAnalysis, Unsettled
+from ....engine.trace_analysis import Call, Findings, Frame, TraceAnalysis, UnsettledNumbers
 
 SERIAL: Final = 1 << 32
 _RANGE: Final = re.compile(r"\((\d{1,10}), (\d{1,10})\)")
@@ -52,7 +52,7 @@ class CommandAnalysis(TraceAnalysis):
         super().__init__(findings)
         self._commands: dict[tuple[bool, int], int] = {}  # the number of a side's next command in a session
         self._subscriptions: dict[tuple[bool, int, str], Subscription] = {}  # by sending side, channel, destination
-        self._incomplete: dict[tuple[bool, int], Unsettled] = {}  # transfers that have not returned their credit
+        self._incomplete: dict[tuple[bool, int], UnsettledNumbers] = {}  # transfers that have not returned their credit
         self._granted: dict[tuple[bool, int, int], str] = {}  # their destinations, by side, channel and number
 
     def take(self, frame: Frame, call: Call) -> None:
@@ -86,7 +86,7 @@ class CommandAnalysis(TraceAnalysis):
         if subscription.left <= 0:
             frame.problems.append("without credit")
         subscription.left -= 1
-        self._incomplete.setdefault(key[:2], Unsettled()).add(number, frame.time)
+        self._incomplete.setdefault(key[:2], UnsettledNumbers()).add(number, frame.time)
         self._granted[*key[:2], number] = key[2]
         self._tell_subscription(frame, key)
 

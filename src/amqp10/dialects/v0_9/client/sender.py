@@ -18,7 +18,7 @@ from ....engine import (
     OutcomeCounter,
     OutcomesReceived,
     OutgoingDelivery,
-    Unsettled,
+    UnsettledCount,
     UntrackedAccepted,
     count_unsettled,
 )
@@ -84,14 +84,14 @@ class ClientSender(ClientLink, PlainSender):
             self._materialize_untracked(self._number)
         return self._unsettled
 
-    def count_unsettled(self) -> Unsettled:
+    def count_unsettled(self) -> UnsettledCount:
         made = count_unsettled(self._unsettled)
         if not self._untracked:
             return made
         runs = self._untracked
         total = made.total + sum(len(run.payloads) for run in runs)
         first = made.first if made.first is not None else runs[0].first
-        return Unsettled(total, first, runs[-1].first + len(runs[-1].payloads) - 1)
+        return UnsettledCount(total, first, runs[-1].first + len(runs[-1].payloads) - 1)
 
     def prepare(self) -> None:
         if self._confirms:

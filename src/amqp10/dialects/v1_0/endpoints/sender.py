@@ -8,7 +8,7 @@ from secrets import randbits
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from ....engine import CreditChanged, OutcomeCounter, OutgoingDelivery, Unsettled, count_unsettled
+from ....engine import CreditChanged, OutcomeCounter, OutgoingDelivery, UnsettledCount, count_unsettled
 from ....errors import LocalProtocolError
 from ....messaging import OUTCOMES, RELEASED, Declared, TransactionalState, outlives_connection
 from ....messaging.payloads import LARGE
@@ -93,7 +93,7 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
     def settled_by_sender(self) -> bool:
         return self._must_settle
 
-    def count_unsettled(self) -> Unsettled:
+    def count_unsettled(self) -> UnsettledCount:
         counted = count_unsettled(self._unsettled)
         return self.session.untracked.count(self, counted) if self.untracked else counted
 

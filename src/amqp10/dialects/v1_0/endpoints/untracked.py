@@ -12,7 +12,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ....engine import RunAccepted, Unsettled, UntrackedAccepted
+from ....engine import RunAccepted, UnsettledCount, UntrackedAccepted
 from ....types import SERIAL_MASK, serial_diff
 from .serial_order import SerialOrder
 
@@ -123,14 +123,14 @@ class UntrackedDeliveries:
         link.runs[run] = None
         link.untracked += len(payloads)
 
-    def count(self, link: SenderCore, made: Unsettled) -> Unsettled:
+    def count(self, link: SenderCore, made: UnsettledCount) -> UnsettledCount:
         first, newest = next(iter(link.runs)).number, next(reversed(link.runs))
         last = newest.number + len(newest.payloads) - 1 & SERIAL_MASK
         if made.first is not None and serial_diff(made.first, first) < 0:
             first = made.first
         if made.last is not None and serial_diff(made.last, last) > 0:
             last = made.last
-        return Unsettled(made.total + link.untracked, first, last)
+        return UnsettledCount(made.total + link.untracked, first, last)
 
     def materialize(self) -> None:
         runs, self._last_run = sorted(self.runs.values(), key=attrgetter("tag")), None
