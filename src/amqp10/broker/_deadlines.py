@@ -6,7 +6,7 @@ How the broker's timers hang together:
     Broker._keep_time           the one task that sleeps, until the earliest deadline of all virtual hosts
     VirtualHostCore.expire      calls `expire` of each thing that is due
     Queue.expire                messages · DeclaredQueue.expire: also the queue itself ("x-expires")
-    OpenTransactions.expire     open transactions, by `Deadlines` of its own; likewise what is retained (`_retained`)
+    TransactionDeadlines.expire open transactions, by `Deadlines` of its own; likewise `Retained.expire`
 """
 
 from __future__ import annotations

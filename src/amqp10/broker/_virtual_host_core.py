@@ -39,7 +39,7 @@ from ._retained.subscriptions import SubscriptionJournal, Subscriptions
 from ._routing.dead_letters import DeadLetters
 from ._routing.routes import Route
 from ._routing.topology import RESERVED, Topology, TopologyJournal, count
-from ._transactions.local import OpenTransactions
+from ._transactions.local import TransactionDeadlines
 from ._transactions.prepared import BranchJournal, PreparedBranches
 from ._users.accounts import Account, Maker
 from ._users.users import EVERYTHING, Action, Rights
@@ -169,7 +169,7 @@ class VirtualHostCore:
         peers: the limits on what peers use.
         maker: the connection whose events are being handled; new nodes count as its own. None: the broker itself.
         links: the resumable links.
-        transactions: the open transactions of all peers.
+        transactions: the deadlines of open transactions.
         name_space: the meaning of addresses; None: they are names.
         quarantine: the messages that could not be handled.
         admission: says whether messages are taken, and counts the memory that they take.
@@ -221,9 +221,7 @@ class VirtualHostCore:
         self.links: ResumableLinks = ResumableLinks(clock, self.alarm, self.peers.kept_links)
         self.sessions: ResumableSessions = ResumableSessions(clock, self.alarm)
         self.prepared: PreparedBranches = PreparedBranches()
-        self.transactions: OpenTransactions = OpenTransactions(
-            clock, self.alarm, self.quarantine, settings.transaction_timeout
-        )
+        self.transactions: TransactionDeadlines = TransactionDeadlines(clock, self.alarm, settings.transaction_timeout)
         self.store: Journal | None = None
         self._counted: set[Node] = set()  # queues, topics and subscriptions
         self.name_space: NameSpace | None = None

@@ -85,7 +85,7 @@ class CoordinatorLink(LinkOwner):
             return _rejected("amqp:not-implemented", "there are no distributed transactions here")
         if len(self._peer.transactions) >= MAX_TRANSACTIONS:
             return _rejected("amqp:resource-limit-exceeded", f"{MAX_TRANSACTIONS} transactions are open")
-        transaction = LocalTransaction(self, self._peer.vhost.transactions.quarantine)
+        transaction = LocalTransaction(self, self._peer.vhost.quarantine)
         self._open[transaction.id] = self._peer.transactions[transaction.id] = transaction
         self._peer.vhost.transactions.add(transaction)
         return Declared(transaction.id)

@@ -226,24 +226,21 @@ class LocalTransaction:
             consumer.acquire_in(None)
 
 
-class OpenTransactions:
-    """The open transactions of all peers, with the time that each may take.
+class TransactionDeadlines:
+    """When the open transactions of all peers are rolled back.
 
     Args:
         clock: the broker's clock.
         alarm: called with each deadline, to have `expire` called in time.
-        quarantine: takes messages that cannot be handled at a commit.
         longest: the most seconds that a transaction may take; None: no limit.
     """
 
     def __init__(
         self,
         clock: Clock,
-        alarm: Callable[[OpenTransactions, float], None],
-        quarantine: Quarantine,
+        alarm: Callable[[TransactionDeadlines, float], None],
         longest: float | None = None,
     ) -> None:
-        self.quarantine = quarantine
         self._clock = clock
         self._alarm = alarm
         self._longest = longest
