@@ -54,7 +54,7 @@ class Odd(Taker):
 class Ill(Taker):
     """A consumer whose link fails whenever it is told anything."""
 
-    fed = exhausted = node_deleted = fails
+    fed = nothing_left = node_deleted = fails
 
 
 class IllGiver(Giver):
@@ -124,7 +124,7 @@ def test_links(vhost: VirtualHostCore) -> None:
         taker.credit = 5
         queue.in_line(taker, drain=True)
     queue.run()
-    assert well.told_exhausted == 1
+    assert well.told_nothing_left == 1
     good, bad = Giver(), IllGiver()
     for giver in (bad, good):
         queue.add_producer(giver)

@@ -146,7 +146,7 @@ class LinkTaker(Taker, LinkOwner):
             link.drained()
         self._peer.wake()
 
-    def exhausted(self) -> None:
+    def nothing_left(self) -> None:
         link = self._link
         if link.drain and link.attached:
             link.drained()

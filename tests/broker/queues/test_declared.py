@@ -372,7 +372,7 @@ def test_single_active_consumer(vhost: VirtualHostCore) -> None:
     vhost.flush()
     assert (one.numbers, two.numbers, three.numbers) == ([1, 2], [], [])
     queue.in_line(two, drain=True)
-    assert two.told_exhausted == 1
+    assert two.told_nothing_left == 1
     queue.settle(one.taken[0], one, ACCEPTED)
     queue.settle(one.taken[1], one, None)
     queue.remove_consumer(one)

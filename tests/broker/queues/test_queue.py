@@ -248,7 +248,7 @@ class TestDrain:
         queue.add_consumer(taker)
         queue.in_line(taker, drain=True)
         queue.run()
-        assert (taker.numbers, taker.told_exhausted) == ([1], 1)
+        assert (taker.numbers, taker.told_nothing_left) == ([1], 1)
 
     def test_not_told_while_there_are_messages(self, make_queue: Make) -> None:
         """A draining consumer that cannot take more just now is not told that all is done."""
@@ -257,9 +257,9 @@ class TestDrain:
         queue.add_consumer(taker)
         queue.in_line(taker, drain=True)
         queue.run()
-        assert taker.told_exhausted == 0
+        assert taker.told_nothing_left == 0
         more(queue, taker, 5)
-        assert (taker.numbers, taker.told_exhausted) == ([1, 2], 1)
+        assert (taker.numbers, taker.told_nothing_left) == ([1, 2], 1)
 
     def test_browser(self, make_queue: Make) -> None:
         """A browser drains when it has seen all."""
@@ -268,7 +268,7 @@ class TestDrain:
         queue.add_consumer(browser)
         queue.in_line(browser, drain=True)
         queue.run()
-        assert (browser.numbers, browser.told_exhausted) == ([1], 1)
+        assert (browser.numbers, browser.told_nothing_left) == ([1], 1)
 
     def test_nothing_left_for_this_one(self, make_queue: Make) -> None:
         """Messages that may not go to the consumer do not keep it from draining."""
@@ -279,7 +279,7 @@ class TestDrain:
         taker.credit = 1
         queue.in_line(taker, drain=True)
         queue.run()
-        assert taker.told_exhausted == 1
+        assert taker.told_nothing_left == 1
 
 
 class TestLater:

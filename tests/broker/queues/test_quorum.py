@@ -89,7 +89,7 @@ def test_a_consumer_that_takes_too_long(vhost: VirtualHostCore, clock: Clock) ->
     slow.credit += 5
     queue.in_line(slow, drain=True)
     again(queue, quick)
-    assert (slow.numbers, slow.told_exhausted) == ([1, 2], 1)
+    assert (slow.numbers, slow.told_nothing_left) == ([1, 2], 1)
     assert [Message.decode(each).body for each in quick.payloads] == [b"\3", b"\1"]
     queue.settle(slow.lost[0], slow, ACCEPTED)
     assert (queue.depth, queue.unsettled) == (2, 2)

@@ -149,7 +149,7 @@ def test_drained(make_queue: Make) -> None:
     queue.add_consumer(taker)
     queue.in_line(taker, drain=True)
     queue.run()
-    assert (taker.numbers, taker.told_exhausted) == ([2], 1)
+    assert (taker.numbers, taker.told_nothing_left) == ([2], 1)
 
 
 def test_nothing_of_the_dead_is_kept(make_queue: Make) -> None:
@@ -289,7 +289,7 @@ def test_a_pass_is_bounded(cost: int) -> None:
     passes = 1
     while alarms:
         assert none.asked + browser.asked <= passes * (MAX_LOOKED_AT // (1 + cost) + 1)
-        assert not (picky.told_exhausted and draining.told_exhausted)
+        assert not (picky.told_nothing_left and draining.told_nothing_left)
         alarms.clear()
         if passes == 1:
             attach(queue, every)
@@ -301,7 +301,7 @@ def test_a_pass_is_bounded(cost: int) -> None:
     assert passes >= 6
     assert browser.asked == 3 * MAX_LOOKED_AT - 1  # one was taken meanwhile
     assert none.asked >= 3 * MAX_LOOKED_AT - 1
-    assert picky.told_exhausted == draining.told_exhausted == 1
+    assert picky.told_nothing_left == draining.told_nothing_left == 1
 
 
 @pytest.mark.anyio

@@ -141,7 +141,7 @@ class TestReading:
         for each in (one, two):
             stream.in_line(each, drain=True)
         stream.run()
-        assert (one.told_exhausted, two.told_exhausted) == (1, 0)
+        assert (one.told_nothing_left, two.told_nothing_left) == (1, 0)
 
     def test_a_reader_that_went(self, make: Make) -> None:
         """It is given nothing more, and does not count."""

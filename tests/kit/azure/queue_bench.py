@@ -37,7 +37,7 @@ class Taker(Receiver):
     def fed(self) -> None:
         pass
 
-    def exhausted(self) -> None:
+    def nothing_left(self) -> None:
         self.drained += 1
 
     def node_deleted(self, error: Error) -> None:

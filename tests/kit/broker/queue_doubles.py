@@ -33,7 +33,7 @@ class Taker(QueueConsumer):
         self.taken: list[QueuedMessage] = []
         self.payloads: list[bytes] = []
         self.passes = 0
-        self.told_exhausted = 0
+        self.told_nothing_left = 0
         self.error: Error | None = None
 
     def ready(self) -> bool:
@@ -50,8 +50,8 @@ class Taker(QueueConsumer):
     def fed(self) -> None:
         self.passes += 1
 
-    def exhausted(self) -> None:
-        self.told_exhausted += 1
+    def nothing_left(self) -> None:
+        self.told_nothing_left += 1
 
     def node_deleted(self, error: Error) -> None:
         self.error = error

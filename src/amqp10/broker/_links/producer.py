@@ -69,9 +69,9 @@ class ProducerLink(LinkOwner):
 
     def on_deliveries(self) -> None:
         account = self._peer.maker.account
-        if self._memory.exhausted:
+        if self._memory.refuses:
             self._refuse_all("the broker has no memory left")
-        elif account is not None and account.memory.exhausted:
+        elif account is not None and account.memory.refuses:
             self._refuse_all(account.reason)
         else:
             self._take()

@@ -152,7 +152,7 @@ class DeclaredQueue(Queue):
     def in_line(self, consumer: QueueConsumer, *, drain: bool = False) -> None:
         if self._arguments.single_active and stays(consumer) and consumer is not self._active():
             if drain:
-                consumer.exhausted()
+                consumer.nothing_left()
         else:
             super().in_line(consumer, drain=drain)
 

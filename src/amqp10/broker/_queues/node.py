@@ -90,8 +90,8 @@ class Taker(ABC):
         """Finish a pass in which the link was given messages."""
 
     @abstractmethod
-    def exhausted(self) -> None:
-        """Learn that there are no more messages now, although the link could take more."""
+    def nothing_left(self) -> None:
+        """Learn that no message is left for the link now, although it could take more."""
 
     @abstractmethod
     def node_deleted(self, error: Error) -> None:

@@ -46,8 +46,8 @@ _ALONE = 10
 _position = attrgetter("position")
 
 Reason = Literal["rejected", "max-delivery-count", "expired", "maxlen"]
-"""Why a message becomes a dead letter: its outcome (`settle`), failed attempts (`_exhausted`), time (`_expire`), or too
-many messages in the queue (`DeclaredQueue`).
+"""Why a message becomes a dead letter: its outcome (`settle`), failed attempts (`_end_if_exhausted`), time (`_expire`),
+or too many messages in the queue (`DeclaredQueue`).
 """
 
 DeadLetter = Callable[["Queue", "QueuedMessage", Reason, "Error | None"], bool]
@@ -293,7 +293,7 @@ class Queue(Node):
     def end_exhausted(self, entry: QueuedMessage) -> None:
         """End a restored message whose last allowed attempt ended with the last broker."""
         if entry.available:
-            self._exhausted(entry)
+            self._end_if_exhausted(entry)
 
     def restore_held(self, entry: QueuedMessage) -> None:
         """Restore a message that a consumer still holds, because its link can be resumed."""
@@ -367,7 +367,7 @@ class Queue(Node):
             self._line_of(consumer).remove(consumer)
 
     def in_line(self, consumer: QueueConsumer, *, drain: bool = False) -> None:
-        """Put a ready consumer in line; with `drain` it is told (`exhausted`) when there is nothing more for it."""
+        """Put a ready consumer in line; with `drain` it is told (`nothing_left`) when there is nothing more for it."""
         if not consumer.waiting:
             consumer.waiting = True
             self._line_of(consumer).append(consumer)
@@ -548,7 +548,7 @@ class Queue(Node):
         for consumer in list(self._draining.values()):
             if consumer.waiting:
                 del self._draining[consumer.key]
-                attempt(f"a consumer of {self.name!r}", consumer.exhausted)
+                attempt(f"a consumer of {self.name!r}", consumer.nothing_left)
 
     def _next(self, consumer: QueueConsumer, now: float) -> QueuedMessage | None:
         """Take the oldest message that this consumer may have."""
@@ -695,10 +695,10 @@ class Queue(Node):
 
     def _fail(self, entry: QueuedMessage) -> None:
         entry.count_failure()
-        if not self._exhausted(entry):
+        if not self._end_if_exhausted(entry):
             self._return(entry, failed=True)
 
-    def _exhausted(self, entry: QueuedMessage) -> bool:
+    def _end_if_exhausted(self, entry: QueuedMessage) -> bool:
         """End a message that has failed in its last allowed attempt; return whether it has."""
         limit = self._max_delivery_count
         if limit is None or entry.failures < limit:

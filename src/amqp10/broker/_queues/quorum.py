@@ -173,7 +173,7 @@ class QuorumQueue(DeclaredQueue):
     def in_line(self, consumer: QueueConsumer, *, drain: bool = False) -> None:
         if self._is_late(consumer):
             if drain:
-                consumer.exhausted()
+                consumer.nothing_left()
         else:
             super().in_line(consumer, drain=drain)
 

@@ -39,7 +39,7 @@ class DetachedConsumer(QueueConsumer):
     def fed(self) -> None:
         """Do nothing, because it is never sent a message."""
 
-    def exhausted(self) -> None:
+    def nothing_left(self) -> None:
         """Do nothing, because it never asks for messages."""
 
     def node_deleted(self, error: Error) -> None:

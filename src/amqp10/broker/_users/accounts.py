@@ -38,8 +38,8 @@ class MemoryUse:
         self._refuse_at = self._stop_at * _REFUSE_AT
 
     @property
-    def exhausted(self) -> bool:
-        """Whether messages take too much memory even for those in flight, which are then refused."""
+    def refuses(self) -> bool:
+        """Whether even messages in flight are refused, because messages take too much memory."""
         return self.octets > self._refuse_at
 
     @property

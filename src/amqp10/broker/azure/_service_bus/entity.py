@@ -299,7 +299,7 @@ class Entity(AzureNode):
         for receiver in list(self._draining):
             if receiver.waiting:
                 del self._draining[receiver]
-                attempt(f"a receiver of {self.name!r}", receiver.exhausted)
+                attempt(f"a receiver of {self.name!r}", receiver.nothing_left)
         self._regulate()
         for source in self._sources:
             if source.rationing:
