@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._tokens.rules import TokenRules
     from ._transactions.local import LocalTransaction
     from ._users.accounts import Maker
+    from ._users.users import Action
     from ._virtual_host_core import VirtualHostCore
 
 MESSAGE_TOO_LARGE = "amqp:link:message-size-exceeded"
@@ -93,6 +94,13 @@ class Peer(Protocol):
 
     def end_link(self, link: Link, error: Error) -> None:
         """Detach a link with an error."""
+
+    def check_use(self, link: Link, action: Action, name: str) -> None:
+        """Check that the peer may use a link so, now and whenever its tokens have changed.
+
+        Raises:
+            Refused: the peer may not take this action with that name.
+        """
 
     def transaction(self, txn_id: object) -> LocalTransaction | None:
         """Return the transaction of that id if it can take more work, otherwise None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ class LinkService(ABC):
     @abstractmethod
     def ready(self, session: LinkSession | None = None) -> None:
         """Send answers that wait, because a session's window or the output has room again; None: any session's."""
-
-    @abstractmethod
-    def check_rights(self) -> Iterator[None]:
-        """Detach the links that are no longer allowed, because tokens have changed; yield after each look."""
 
     @abstractmethod
     def end(self, link: Link) -> bool:

@@ -56,6 +56,7 @@ class PeerLinks:
         consumers: the owners of links on which the broker sends from a queue.
         producers: the owners of links on which it receives, including those to coordinators.
         owned: dynamic nodes, by the link that they live with.
+        uses: the action that a link was allowed, and the name of its node.
         pairs: links to the management node.
         cbs: links to the node that takes tokens.
         service: serves other links; None: there are no others.
@@ -65,12 +66,12 @@ class PeerLinks:
         self.consumers: dict[SenderLink, ConsumerLink] = {}
         self.producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
         self.owned: dict[Link, Node] = {}
+        self.uses: dict[Link, tuple[Action, str]] = {}
         self._vhost = vhost = peer.vhost
         self.pairs = LinkPairs(peer, Management(peer, terms.connection.container_id))
         self.service = terms.service(peer) if terms.service is not None and vhost.name_space is not None else None
         self.cbs = CbsLinks(peer, self.service)
         self._peer = peer
-        self._uses: dict[Link, tuple[Action, str]] = {}  # the action that a link was allowed, and the name of its node
         self._lasting: dict[Link, RetainedSubscription] = {}  # subscriptions that may outlive their links
         self._resumable: dict[Link, ResumableLink] = {}
         self._late: list[Event] = []  # events that resuming links caused in this pass
@@ -124,6 +125,7 @@ class PeerLinks:
 
     def _refuse(self, link: Link, error: Error) -> None:
         self._forget_octets(link)
+        self.uses.pop(link, None)
         terminus = None if link.remote is None else link.remote.source if link.is_sender else link.remote.target
         address, user = getattr(terminus, "address", None), self._peer.engine.identity
         who = "" if user is None else f" of {user!r:.80}"
@@ -245,7 +247,7 @@ class PeerLinks:
         consumer.place, consumer.timeout = request.place, request.options.timeout
         self.consumers[link] = consumer
         if not request.node.for_replies:
-            self._uses[link] = "read", request.node.name
+            self.uses[link] = "read", request.node.name
         link.owner = consumer
         link.lingers = "resume" in self._peer.engine.capabilities
         return consumer
@@ -370,9 +372,9 @@ class PeerLinks:
         producer = ProducerLink(self._peer, link, destination)
         self.producers[link] = link.owner = producer
         if exchange is not None:
-            self._uses[link] = "write", exchange.exchange
+            self.uses[link] = "write", exchange.exchange
         elif node is not None and not node.for_replies:
-            self._uses[link] = "write", node.name
+            self.uses[link] = "write", node.name
         link.lingers = "resume" in self._peer.engine.capabilities
         if kept_by is not None:
             producer.make_resumable(self._keep(link, *kept_by, node, before, resumed, owned=node))
@@ -449,16 +451,14 @@ class PeerLinks:
         for producer in self.producers.values():
             if isinstance(producer, ProducerLink):
                 producer.destination.rights_changed()
-        for link, (action, name) in list(self._uses.items()):
-            if link in self._uses:
+        for link, (action, name) in list(self.uses.items()):
+            if link in self.uses:
                 try:
                     self._peer.rights.check(action, name)
                 except Refused as refusal:
                     link.detach(closed=True, error=refusal.error)
                     self.end(link)
             yield
-        if self.service is not None:
-            yield from self.service.check_rights()
 
     # The end
 
@@ -480,7 +480,7 @@ class PeerLinks:
         self._all_octets += octets
         move(before._resumable, self._resumable)
         move(before._lasting, self._lasting)
-        move(before._uses, self._uses)
+        move(before.uses, self.uses)
 
     def end_all(self, concerned: Callable[[Link], bool]) -> None:
         """End the links that `concerned` selects; producers first, so consumers give back what transactions held."""
@@ -491,7 +491,7 @@ class PeerLinks:
 
     def end(self, link: Link, how: DetachKind = "detached") -> None:
         self._forget_octets(link)
-        self._uses.pop(link, None)
+        self.uses.pop(link, None)
         if not (isinstance(link, SenderLink) and link.lingers):
             link.owner = NO_LINK_OWNER  # a lingering link still gets outcomes for the deliveries that it holds
         if self.pairs.end(link) or self.cbs.end(link) or (self.service is not None and self.service.end(link)):

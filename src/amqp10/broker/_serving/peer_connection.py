@@ -44,7 +44,7 @@ from .._retained.sessions import PeerSessions
 from .._tokens.grants import PeerTokens
 from .._transactions.local import LocalTransaction
 from .._users.accounts import Maker
-from .._users.users import EVERYTHING
+from .._users.users import EVERYTHING, Action
 from .._virtual_host_core import Journal, VirtualHostCore
 from .._virtual_hosts import USUAL, not_there, virtual_host_of
 from .transport import Disconnected, PeerTransport
@@ -219,6 +219,10 @@ class PeerConnection(EngineOwner):
             link.detach(closed=True, error=error)
         self.links.end(link)
         self.wake()
+
+    def check_use(self, link: Link, action: Action, name: str) -> None:
+        self.rights.check(action, name)
+        self.links.uses[link] = action, name
 
     def transaction(self, txn_id: object) -> LocalTransaction | None:
         transaction = self.transactions.get(txn_id) if isinstance(txn_id, bytes) else None

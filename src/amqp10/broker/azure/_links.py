@@ -195,7 +195,7 @@ class NamespaceLinks(LinkService):
         return onward if isinstance(onward, str) else None
 
     def _attach_receiver(self, link: SenderLink, remote: LinkTerms, source: Source, entity: Entity) -> None:
-        self._peer.rights.check("read", entity.name)
+        self._peer.check_use(link, "read", entity.name)
         if self._namespace.is_topic(entity):
             where = f"{entity.name}/Subscriptions/NAME"
             raise Refused(NOT_ALLOWED, f"{entity.name!r} is a topic: receive from its subscriptions: {where!r}")
@@ -221,17 +221,6 @@ class NamespaceLinks(LinkService):
 
     def ready(self, session: LinkSession | None = None) -> None:
         self._requests.ready(session)
-
-    def check_rights(self) -> Iterator[None]:
-        for link, receiver in list(self._receivers.items()):
-            if link in self._receivers:
-                try:
-                    self._peer.rights.check("read", receiver.entity.name)
-                except Refused as refusal:
-                    link.detach(closed=True, error=refusal.error)
-                    self.end(link)
-            yield
-        yield from self.hubs.check_rights()
 
     def end(self, link: Link) -> bool:
         """Remove a link that ended; return whether it was one of these."""

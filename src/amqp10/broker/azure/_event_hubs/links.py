@@ -146,10 +146,9 @@ class HubLinks:
         if name is None:
             raise Refused(NOT_FOUND, f"the event hub {hub.name!r} has no consumer group {group!r:.100}")
         found = partition_in(hub, partition)
-        address = f"{hub.name}/ConsumerGroups/{name}/Partitions/{found.id}"
-        self._peer.rights.check("read", address)
+        self._peer.check_use(link, "read", f"{hub.name}/ConsumerGroups/{name}/Partitions/{found.id}")
         assert isinstance(remote.source, Source)
-        reader = PartitionReader(self._peer, link, found, name, address, self._hubs.clock)
+        reader = PartitionReader(self._peer, link, found, name, self._hubs.clock)
         self._readers[link] = link.owner = reader
         try:
             reader.begin()
@@ -181,16 +180,6 @@ class HubLinks:
         return readers + [
             link for link, (to, way) in self._senders.items() if hub in (None, to) and wanted in (None, way)
         ]
-
-    def check_rights(self) -> Iterator[None]:
-        """Detach the links that are no longer allowed, because tokens have changed; yield after each look."""
-        for link, reader in list(self._readers.items()):
-            if link in self._readers:
-                try:
-                    self._peer.rights.check("read", reader.address)
-                except Refused as refusal:
-                    reader.detach(refusal.error)
-            yield
 
     def end(self, link: Link) -> bool:
         """Remove a link that ended; return whether it was a reader."""

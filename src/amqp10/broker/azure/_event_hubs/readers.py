@@ -40,7 +40,6 @@ class PartitionReader(LinkTaker, Reader):
     """A link that reads a partition, subject to owner levels.
 
     Attributes:
-        address: the address for permissions.
         used: when the link was last used, in seconds since 1970.
     """
 
@@ -50,7 +49,6 @@ class PartitionReader(LinkTaker, Reader):
         link: SenderLink,
         partition: Partition,
         group: str,
-        address: str,
         clock: Callable[[], float],
     ) -> None:
         assert link.remote is not None
@@ -58,7 +56,6 @@ class PartitionReader(LinkTaker, Reader):
         self.key = next(_keys)
         self.partition = partition
         self.group = group
-        self.address = address
         self.epoch, self.name = _epoch_in(link.remote), _name_in(link.remote)
         self._clock = clock
         self.used = clock()
