@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engine import TOKENS, SenderLink
-from ...messaging import AmqpValue, Message, Source, Target
+from ...messaging import Message, Source, Target
 from ...types import Int, Symbol
+from .._requests.answers import answer_to
 from .._requests.links import RequestLinks
 from .._tokens.rules import TokenInvalid, path_in
 
@@ -54,8 +55,7 @@ class CbsLinks:
         properties: dict[str, Any] = {"status-code": Int(status), "status-description": description}
         if status in _CONDITIONS:
             properties["error-condition"] = Symbol(_CONDITIONS[status])
-        correlation = request.message_id if request.message_id is not None else request.correlation_id
-        return Message(AmqpValue(None), correlation_id=correlation, application_properties=properties)
+        return answer_to(request, None, properties)
 
     def _answer(self, request: Message) -> tuple[int, str]:
         """Return status and description; only a peer with a valid token is told that there is no such entity."""

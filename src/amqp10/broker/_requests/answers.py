@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import LocalProtocolError
-from ...messaging import Error
+from ...messaging import AmqpValue, Error, Message
 
 if TYPE_CHECKING:
     from ...engine import SenderLink
@@ -54,3 +54,9 @@ class Answers:
         """Drop all answers, because the link is over."""
         self._peer.unread_octets -= sum(map(len, self._waiting))
         self._waiting.clear()
+
+
+def answer_to(request: Message, body: object, properties: dict[str, Any]) -> Message:
+    """Return the answer to a request: its correlation-id is the message-id of the request, or its correlation-id."""
+    correlation = request.message_id if request.message_id is not None else request.correlation_id
+    return Message(AmqpValue(body), correlation_id=correlation, application_properties=properties)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from .._errors import Refused
 from .._queues.node import Node
-
-SERVER_BUSY: Final = "com.microsoft:server-busy"
-ARGUMENT_OUT_OF_RANGE: Final = "com.microsoft:argument-out-of-range"
+from ._conditions import SERVER_BUSY
 
 
 class AzureNode(Node):

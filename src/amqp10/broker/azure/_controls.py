@@ -11,7 +11,7 @@ from ..._http import HTTPAnswer, HTTPRequest, serving
 from ...messaging import Error
 from ...net import TLS, is_loopback
 from ._administration.administration import Administration
-from ._busy import SERVER_BUSY
+from ._conditions import SERVER_BUSY
 from ._event_hubs.hub import Partition
 
 if TYPE_CHECKING:

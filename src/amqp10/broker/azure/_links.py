@@ -13,6 +13,7 @@ from .._address import exchange_in, split_address
 from .._errors import Refused
 from .._requests.links import RequestLinks
 from .._services import LinkService
+from ._conditions import ARGUMENT_ERROR, NOT_ALLOWED, TIMEOUT
 from ._config import AzureConfig
 from ._event_hubs.hub import Hub, Partition
 from ._event_hubs.links import HubLinks
@@ -20,7 +21,7 @@ from ._namespace import Namespace, path_of
 from ._service_bus.entity import Entity
 from ._service_bus.management import Management
 from ._service_bus.receivers import SESSION_FILTER, EntityReceiver, SessionLink
-from ._service_bus.terms import ARGUMENT_ERROR, MAX_ID_LENGTH, NOT_ALLOWED
+from ._service_bus.terms import MAX_ID_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _IDLE: Final = "The link is force detached. Code: {}(link). Details: Amqp{}.IdleTimerExpired: Idle timeout: {}."
 _MANAGEMENT = "/$management"
-_TIMEOUT: Final = Symbol("com.microsoft:timeout")
 _SEND_VIA: Final = Symbol("com.microsoft:transfer-destination-address")
 _USUAL_PATIENCE: Final = 65.0
 
@@ -246,13 +246,13 @@ def _session_in(source: Source) -> tuple[bool, str | None]:
     session_id = value.value if isinstance(value, Described) else value
     if session_id is not None and not (isinstance(session_id, str) and len(session_id) <= MAX_ID_LENGTH):
         rule = f"a session id must have at most {MAX_ID_LENGTH} characters, and null means the next session"
-        raise Refused("com.microsoft:argument-error", f"{SESSION_FILTER}: {rule}, not {session_id!r:.200}")
+        raise Refused(ARGUMENT_ERROR, f"{SESSION_FILTER}: {rule}, not {session_id!r:.200}")
     return True, session_id
 
 
 def _patience_in(remote: LinkTerms) -> float:
     """Return the seconds that a receiver waits for a session."""
-    milliseconds = remote.properties.get(_TIMEOUT)
+    milliseconds = remote.properties.get(TIMEOUT)
     return milliseconds / 1000 if isinstance(milliseconds, int) else _USUAL_PATIENCE
 
 

@@ -13,13 +13,14 @@ from weakref import WeakSet
 from ...messaging import Error
 from ...types import decode, encode
 from .._errors import Refused
+from ._conditions import ALREADY_EXISTS, ENTITY_DISABLED, ENTITY_NOT_FOUND, NOT_ALLOWED
 from ._config import AzureConfig, EntityConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from ._event_hubs.hub import Hub, Partition
 from ._event_hubs.links import Hubs
 from ._service_bus.entity import Entity
 from ._service_bus.forwarding import forward
-from ._service_bus.terms import ENTITY_DISABLED, NOT_ALLOWED, EntityTerms, Status
-from ._service_bus.topic import ALREADY_EXISTS, NOT_FOUND, Subscription, spread
+from ._service_bus.terms import EntityTerms, Status
+from ._service_bus.topic import Subscription, spread
 from ._stored import restored_config, restored_map, restored_rule, same, stored_config, stored_rule
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ class Namespace:
         """
         found = self._declared.get(name.casefold())
         if found is None:
-            raise Refused(NOT_FOUND, f"there is no queue or topic {name!r:.300}")
+            raise Refused(ENTITY_NOT_FOUND, f"there is no queue or topic {name!r:.300}")
         if subscription is not None:
             return _subscription_of(found, subscription)
         return found
@@ -507,7 +508,7 @@ def _key_of(declared: Declared) -> str:
 def _subscription_of(topic: Declared, name: str) -> Declared:
     found = topic.subscriptions.get(name.casefold())
     if found is None:
-        raise Refused(NOT_FOUND, f"{topic.config.name!r} has no subscription {name!r:.300}")
+        raise Refused(ENTITY_NOT_FOUND, f"{topic.config.name!r} has no subscription {name!r:.300}")
     return found
 
 

@@ -12,9 +12,8 @@ from ...._azure_rules import Rule
 from ...._http import HTTPAnswer, HTTPRequest
 from ..._errors import Refused
 from ..._tokens.rules import TokenInvalid
+from .._conditions import ALREADY_EXISTS, ENTITY_NOT_FOUND, NOT_ALLOWED
 from .._config import QueueConfig, SubscriptionConfig, TopicConfig
-from .._service_bus.terms import NOT_ALLOWED
-from .._service_bus.topic import ALREADY_EXISTS, NOT_FOUND
 from . import atom
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from .._service_bus.topic import Subscription
 
 _MAX_LISTED: Final = 100
-_STATUS: Final = {ALREADY_EXISTS: 409, NOT_FOUND: 404, NOT_ALLOWED: 400}
+_STATUS: Final = {ALREADY_EXISTS: 409, ENTITY_NOT_FOUND: 404, NOT_ALLOWED: 400}
 _OLDER: Final = "2017-04"
 _ATOM: Final = {"Content-Type": "application/atom+xml;type=entry;charset=utf-8"}
 _PATH: Final = re.compile(

@@ -22,6 +22,7 @@ from ..._queues.node import Node, QueueConsumer
 from ..._queues.stream import Retention, Stream
 from ..._queues.stream_offsets import StreamPosition
 from .._busy import AzureNode
+from .._conditions import ARGUMENT_ERROR, NOT_ALLOWED
 from .._messages import BATCH_FORMAT, checked, parts_of_batch, timestamp
 from .partition_keys import partition_of
 
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from .._config import EventHubConfig
     from .positions import Position
 
-ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
 LINK_STOLEN: Final = "amqp:link:stolen"
-NOT_ALLOWED: Final = "amqp:not-allowed"
 
 MAX_SIZE: Final = 1_048_576
 """The most octets of an event, and of a batch."""

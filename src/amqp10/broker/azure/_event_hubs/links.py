@@ -8,8 +8,9 @@ from ....engine import SenderLink
 from ....errors import EncodeError, LocalProtocolError
 from ....messaging import Source
 from ..._errors import Refused
+from .._conditions import NOT_ALLOWED
 from .._config import AzureConfig, EventHubConfig
-from .hub import NOT_ALLOWED, Hub, Partition
+from .hub import Hub, Partition
 from .management import NOT_FOUND, HubManagement, partition_in
 from .readers import PartitionReader
 

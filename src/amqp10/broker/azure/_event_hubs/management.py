@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ....messaging import AmqpValue, Message
+from ....messaging import Message
 from ....types import Array, Int, Symbol
 from ..._errors import Refused
-from .._busy import ARGUMENT_OUT_OF_RANGE, SERVER_BUSY
+from ..._requests.answers import answer_to
+from .._conditions import ARGUMENT_ERROR, ARGUMENT_OUT_OF_RANGE, SERVER_BUSY
 from .._messages import timestamp
-from .hub import ARGUMENT_ERROR, offset_of
+from .hub import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +53,7 @@ class HubManagement:
                 "status-description": refusal.error.description or "",
                 "error-condition": Symbol(condition),
             }
-        correlation = request.message_id if request.message_id is not None else request.correlation_id
-        return Message(AmqpValue(body), correlation_id=correlation, application_properties=properties)
+        return answer_to(request, body, properties)
 
     def _do(self, request: dict[str, Any]) -> dict[str, Any]:
         operation, kind, name = request.get("operation"), request.get("type"), request.get("name")

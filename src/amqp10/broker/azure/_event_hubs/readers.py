@@ -10,8 +10,9 @@ from ....messaging import Error, Source, patch_header
 from ....types import Symbol
 from ..._errors import Refused
 from ..._peer import MESSAGE_TOO_LARGE, LinkTaker
+from .._conditions import ARGUMENT_ERROR
 from .._messages import timestamp
-from .hub import ARGUMENT_ERROR, Reader, offset_of
+from .hub import Reader, offset_of
 from .positions import position_in
 
 if TYPE_CHECKING:

@@ -21,15 +21,9 @@ from ..._errors import Refused
 from ..._log import attempt, dead_letter_observers, notice
 from ..._queues.node import MESSAGE_OVERHEAD, Node
 from .._busy import AzureNode
-from .._messages import EntityMessage, State, messages_in
-from .groups import Group, Receiver, SessionReceiver
-from .locks import Lock, Locks
-from .seen_ids import SEEN, SeenIds
-from .sessions import SESSION, Sessions
-from .terms import (
+from .._conditions import (
     ARGUMENT_ERROR,
     ENTITY_DISABLED,
-    MAX_ID_LENGTH,
     MESSAGE_LOCK_LOST,
     MESSAGE_NOT_FOUND,
     NO_MATCHING_SUBSCRIPTION,
@@ -37,9 +31,13 @@ from .terms import (
     SESSION_CANNOT_BE_LOCKED,
     SESSION_LOCK_LOST,
     TIMEOUT,
-    EntityTerms,
-    Status,
 )
+from .._messages import EntityMessage, State, messages_in
+from .groups import Group, Receiver, SessionReceiver
+from .locks import Lock, Locks
+from .seen_ids import SEEN, SeenIds
+from .sessions import SESSION, Sessions
+from .terms import MAX_ID_LENGTH, EntityTerms, Status
 
 if TYPE_CHECKING:
     from ..._queues.journal import Records

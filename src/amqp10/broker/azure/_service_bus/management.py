@@ -8,23 +8,28 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from uuid import UUID
 
 from ....errors import DecodeError
-from ....messaging import ACCEPTED, RELEASED, AmqpValue, Error, Message, Modified, Outcome, Rejected
+from ....messaging import ACCEPTED, RELEASED, Error, Message, Modified, Outcome, Rejected
 from ....types import Array, Int, Symbol
 from ..._errors import Refused
-from .._busy import ARGUMENT_OUT_OF_RANGE, SERVER_BUSY
-from .._messages import SCHEDULED_FOR, EntityMessage, timestamp
-from .outcomes import DEAD_LETTER, DESCRIPTION, REASON, check_reason, checked_outcome, settle
-from .rules import read_rule
-from .terms import (
+from ..._requests.answers import answer_to
+from .._conditions import (
+    ALREADY_EXISTS,
     ARGUMENT_ERROR,
+    ARGUMENT_OUT_OF_RANGE,
     ENTITY_DISABLED,
+    ENTITY_NOT_FOUND,
     MESSAGE_LOCK_LOST,
     MESSAGE_NOT_FOUND,
     NO_MATCHING_SUBSCRIPTION,
     NOT_ALLOWED,
+    SERVER_BUSY,
+    SESSION_CANNOT_BE_LOCKED,
     SESSION_LOCK_LOST,
+    TIMEOUT,
 )
-from .topic import ALREADY_EXISTS, NOT_FOUND
+from .._messages import SCHEDULED_FOR, EntityMessage, timestamp
+from .outcomes import DEAD_LETTER, DESCRIPTION, REASON, check_reason, checked_outcome, settle
+from .rules import read_rule
 from .transactions import UNKNOWN_ID, EntityWork
 
 if TYPE_CHECKING:
@@ -44,7 +49,7 @@ _STATUS: Final = {
     ENTITY_DISABLED: 403,
     NOT_ALLOWED: 403,
     ALREADY_EXISTS: 409,
-    NOT_FOUND: 404,
+    ENTITY_NOT_FOUND: 404,
     NO_MATCHING_SUBSCRIPTION: 500,
     "amqp:not-implemented": 501,
     UNKNOWN_ID: 400,
@@ -52,8 +57,8 @@ _STATUS: Final = {
     # Only tests cause these.
     "com.microsoft:auth-failed": 401,
     "com.microsoft:session-not-found": 404,
-    "com.microsoft:timeout": 408,
-    "com.microsoft:session-cannot-be-locked": 410,
+    TIMEOUT: 408,
+    SESSION_CANNOT_BE_LOCKED: 410,
     "com.microsoft:precondition-failed": 412,
     "com.microsoft:operation-cancelled": 500,
     "com.microsoft:container-close": 503,
@@ -114,8 +119,7 @@ class Management:
         properties: dict[str, Any] = {"statusCode": Int(status), "statusDescription": description}
         if condition is not None:
             properties["errorCondition"] = condition
-        correlation = request.message_id if request.message_id is not None else request.correlation_id
-        return Message(AmqpValue(dict(body or {})), correlation_id=correlation, application_properties=properties)
+        return answer_to(request, dict(body or {}), properties)
 
     def _do(self, request: Message, txn_id: bytes | None) -> Answer:
         operation, body = request.application_properties.get("operation"), request.body

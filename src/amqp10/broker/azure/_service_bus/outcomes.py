@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from ....messaging import OUTCOMES, Accepted, Modified, Outcome, Rejected, Released
 from ..._errors import Refused
-from .terms import ARGUMENT_ERROR
+from .._conditions import ARGUMENT_ERROR
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -1,19 +1,9 @@
-"""How an entity treats its messages, and the conditions of its refusals."""
+"""How an entity treats its messages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, Literal
-
-MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
-MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
-ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
-SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
-SESSION_CANNOT_BE_LOCKED: Final = "com.microsoft:session-cannot-be-locked"
-ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"
-TIMEOUT: Final = "com.microsoft:timeout"
-NO_MATCHING_SUBSCRIPTION: Final = "com.microsoft:no-matching-subscription"
-NOT_ALLOWED: Final = "amqp:not-allowed"
 
 MAX_ID_LENGTH: Final = 128
 """The most characters of a message-id, and of a session's id."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ..._errors import Refused
 from ..._filters.selector.values import Incomparable
 from ..._log import report
+from .._conditions import ALREADY_EXISTS, ENTITY_NOT_FOUND
 from .rules import ActiveRule, copies
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from .._messages import EntityMessage
     from .entity import Entity
 
-ALREADY_EXISTS: Final = "com.microsoft:entity-already-exists"
-NOT_FOUND: Final = "com.microsoft:messaging-entity-not-found"
 _MAX_RULES: Final = 2000
 
 
@@ -80,7 +79,7 @@ class Subscription:
         """
         found = self._rules.get(name.casefold())
         if found is None:
-            raise Refused(NOT_FOUND, f"{self.entity.name!r} has no rule {name!r:.200}")
+            raise Refused(ENTITY_NOT_FOUND, f"{self.entity.name!r} has no rule {name!r:.200}")
         return found
 
     def change(self, rule: Rule) -> None:
