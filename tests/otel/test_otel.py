@@ -550,7 +550,7 @@ async def test_a_fault_of_telemetry(
         raise OSError("no room for spans")
 
     monkeypatch.setattr(log, "dead_letter_observers", [fail])
-    for module in ("_queues.queue", "azure._service_bus.entity"):
+    for module in ("_routing.dead_letters", "azure._service_bus.entity"):
         monkeypatch.setattr(f"amqp10.broker.{module}.dead_letter_observers", [fail])
     dead = "dead-letter" if azure is None else "orders/$DeadLetterQueue"
     async with Broker(azure=azure) as broker, broker.connect() as connection:

@@ -6,7 +6,6 @@ thousand messages that arrive together are handed out in one pass.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import deque
@@ -17,7 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...messaging import ACCEPTED, Accepted, Modified, Rejected, Released
-from .._log import attempt, dead_letter_observers, notice, report
+from .._log import attempt, report
 from .browsers import Browsers
 from .delayed import DelayedMessages, delivery_time
 from .node import MESSAGE_OVERHEAD, Limits, Node
@@ -782,27 +781,9 @@ class Queue(Node):
         if self._dead_letter is None:
             return
         try:
-            taken = self._dead_letter(self, entry, reason, error)
+            self.dead_lettered += self._dead_letter(self, entry, reason, error)
         except Exception as fault:
             self._quarantine(entry, fault)
-        else:
-            self.dead_lettered += taken
-            if taken:
-                condition = f"{error.condition}: {error.description}" if error is not None else "no error given"
-                notice(
-                    "message_dead_lettered",
-                    logging.INFO,
-                    f"a message of {self.name!r:.200} is a dead letter: {reason}, {condition:.500}",
-                    queue=self.name,
-                    reason=reason,
-                    condition=str(error.condition) if error is not None else None,
-                    position=entry.position,
-                    failures=entry.failures,
-                )
-                if entry.message_format == 0:
-                    for observe in dead_letter_observers:
-                        cause = str(error.condition) if error is not None else reason
-                        attempt("a span of a dead letter", observe, "amqp", self.name, entry.payload, cause)
 
     def _forget(self, entries: Collection[QueuedMessage]) -> None:
         """Remove messages from the queue for good."""

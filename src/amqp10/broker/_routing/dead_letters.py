@@ -7,6 +7,7 @@ rejected the message (§3.4.3).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,7 @@ from ...errors import DecodeError
 from ...messaging import read_annotations, read_header
 from ...types import Symbol
 from .._errors import Refused
+from .._log import attempt, dead_letter_observers, notice
 from .._queues.message import EMPTY_MESSAGE
 from .._queues.node import Node
 from .._queues.topic import Subscription
@@ -53,6 +55,26 @@ class DeadLetters:
 
     def take(self, queue: Queue, entry: QueuedMessage, reason: Reason, error: Error | None) -> bool:
         """Copy a message to where dead letters go, with the reason; return False if it ends, as after too many hops."""
+        taken = self._copy(queue, entry, reason, error)
+        if taken:
+            condition = str(error.condition) if error is not None else None
+            cause = f"{condition}: {error.description}" if error is not None else "no error given"
+            notice(
+                "message_dead_lettered",
+                logging.INFO,
+                f"a message of {queue.name!r:.200} is a dead letter: {reason}, {cause:.500}",
+                queue=queue.name,
+                reason=reason,
+                condition=condition,
+                position=entry.position,
+                failures=entry.failures,
+            )
+            if entry.message_format == 0:
+                for observe in dead_letter_observers:
+                    attempt("a span of a dead letter", observe, "amqp", queue.name, entry.payload, condition or reason)
+        return taken
+
+    def _copy(self, queue: Queue, entry: QueuedMessage, reason: Reason, error: Error | None) -> bool:
         if entry.hops >= MAX_HOPS and reason != "rejected":
             return False
         if queue.dead_letter_to is not None:
