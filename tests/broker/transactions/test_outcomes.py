@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from amqp10.dialects.v1_0.wire.frames import encode_frame
+from amqp10.dialects.v1_0.wire.performatives import Disposition
 from amqp10.messaging import (
     ACCEPTED,
     RELEASED,
@@ -104,6 +106,32 @@ def test_the_receivers_link_ends(wire: Wire, control: Controller, settled: bool,
     if fail:
         again = wire.receive_from("q", credit=1, name="again")
         assert bodies(again) == ["x"]
+
+
+@pytest.mark.spec("2.6.4", "outcomes may come after a detach that does not close the link")
+@pytest.mark.parametrize("acquired", [False, True])
+def test_an_outcome_comes_after_the_rollback(wire: Wire, control: Controller, acquired: bool) -> None:
+    """The detached link has given the message back: what is said of it now does not concern who has it."""
+    stock(wire, "x")
+    receiver = wire.receive_from("q", credit=0 if acquired else 1)
+    txn_id = control.declare()
+    if acquired:
+        control.acquire(receiver, 1, txn_id)
+    delivery = receiver.incoming.popleft()
+    control.retire(delivery, txn_id, settled=False)
+    receiver.detach(closed=False)
+    wire.turn()
+    control.discharge(txn_id, fail=True)
+    again = wire.receive_from("q", credit=1, name="again")
+    assert bodies(again) == ["x"]
+    assert delivery.delivery_id is not None
+    late = Disposition(role=True, first=delivery.delivery_id, settled=True, state=RELEASED)
+    wire.take(encode_frame(0, late))
+    queue = queue_of(wire.vhost, "q")
+    assert (queue.depth, queue.unsettled) == (1, 1)
+    again.settle(again.incoming.popleft(), ACCEPTED)
+    wire.turn()
+    assert (queue.depth, queue.unsettled, queue.dequeued) == (0, 0, 1)
 
 
 @pytest.mark.spec(

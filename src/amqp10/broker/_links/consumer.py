@@ -310,6 +310,8 @@ class ConsumerLink(LinkTaker, QueueConsumer):
         self._in_transaction.pop(delivery, None)
         delivery.remote_state = None
         if delivery.local_settled or (self._over and not self._may_resume(delivery)):
+            if self._over:
+                self._forget(delivery)
             self._queue.settle(message_of(delivery), self, self._default_outcome)
 
     def _may_resume(self, delivery: OutgoingDelivery) -> bool:
@@ -326,8 +328,15 @@ class ConsumerLink(LinkTaker, QueueConsumer):
             elif not delivery.local_settled:
                 self._link.settle(delivery)
             self._peer.wake()
+        else:
+            self._forget(delivery)
 
     # The end
+
+    def _forget(self, delivery: OutgoingDelivery) -> None:
+        """Forget a delivery of a link that is over, because its message goes back: others may have it soon."""
+        if self._link.lingers:
+            self._link.forget(delivery)
 
     def connection_lost(self) -> None:
         """Count the messages it holds as failed attempts, even in queues that do not count a detach as one."""
@@ -386,8 +395,7 @@ class ConsumerLink(LinkTaker, QueueConsumer):
                 if transaction.retired(delivery):
                     continue  # its outcome was given before the end
                 transaction.forget(delivery)
-            if self._link.lingers:
-                self._link.forget(delivery)
+            self._forget(delivery)
             given_back.append(delivery)
         self.requeue(given_back)
         self._tell_returned(self._queue.redelivered - before)
