@@ -307,6 +307,7 @@ COUNTED = dict(zip(ENDS, (2, 3, 4, 5, 3, 6, 3), strict=True))
 
 TWICE = Disposition(True, 300, 300, True, ACCEPTED).encode()
 """One that says twice which delivery it is."""
+SMALL, SMALL_TWICE = (Disposition(True, 7, last, True, ACCEPTED).encode() for last in (None, 7))
 BARE_TWICE = bytes.fromhex("005315c0 0c 03 41 7000000000 7000000000")
 LONG = bytes.fromhex("005315d0 00000014 00000005 41 700000012c 700000012c 41 00532445")
 LONG_OTHER = LONG.replace(b"\x01\x2c", b"\x03\x09")
@@ -339,6 +340,8 @@ def dispositions(draw: st.DrawFn) -> list[bytes]:
 @example([encode_disposition(0, True, 300, 300, True, ACCEPTED)[8:]] * 3, 0)
 @example([encode_disposition(0, True, 300, 300, True, ACCEPTED)[8:], b"\x00\x53\x15\xc0"], 0)
 @example([BARE_TWICE, BARE_TWICE[:12]], 0)
+@example([SMALL, SMALL[:9] + b"\1\2\3" + SMALL[9:]], 0)
+@example([SMALL_TWICE, SMALL_TWICE[:9] + b"\1\2\3\x70" + SMALL_TWICE[8:9] + b"\1\2\3" + SMALL_TWICE[11:]], 0)
 @example([TWICE, TWICE, TWICE[:12], TWICE[:15], TWICE[:16] + b"\x01" + TWICE[17:], TWICE[:13] + TWICE[17:]], 0)
 def test_known_dispositions_change_nothing(bodies: list[bytes], channel: int) -> None:
     """A reader that knows dispositions by their octets reads each as one does that decodes them all."""
@@ -378,7 +381,7 @@ def test_known_dispositions_are_used_and_bounded() -> None:
     for width in range(100):  # lists of ever another size cannot be, and would be known by it
         body = b"\x00\x53\x15\xc0" + bytes((width, 2, 0x41, 0x70)) + bytes(4)
         known.learn(Disposition(True, 0), body, 0, len(body))
-    assert all(len(forms) <= 16 for forms in known._known)
+    assert all(len(forms) <= 16 for forms in (*known._known, *known._small))
 
 
 def test_known_where_the_last_is_the_first() -> None:

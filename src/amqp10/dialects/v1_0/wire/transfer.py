@@ -470,12 +470,13 @@ class KnownDispositions:
     Some peers say which delivery it is twice, as the first and the last. benchmarks/budget.py, "send_each".
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_small")
 
     def __init__(self) -> None:
-        # By all octets but those of the delivery-ids: first those with one, then those with two. The size among the
-        # octets does not tell them apart where a frame ends early.
+        # By all octets but those of the delivery-ids: first those with one, then those with two; and the same for ids
+        # of one octet. The size among the octets does not tell them apart where a frame does not end with its list.
         self._known: tuple[dict[bytes, tuple[bool, bool, Any, bool]], ...] = ({}, {})
+        self._small: tuple[dict[bytes, tuple[bool, bool, Any, bool]], ...] = ({}, {})
 
     def learn(self, read: Disposition, data: bytes, body: int, end: int) -> None:
         """Keep one that the generic decoder has read out of these octets, if it is of a usual form."""
@@ -483,7 +484,7 @@ class KnownDispositions:
         form = data[at - 1 : at]
         usual = data[at - 2 : at - 1] in _TRUTHS and form in (_WIDE, _SMALL) and type(read.state) in _STATES
         if data[body : body + 3] == b"\x00\x53\x15" and usual:
-            known = self._known[read.last is not None]
+            known = (self._small if form == _SMALL else self._known)[read.last is not None]
             if len(known) >= _MAX_DISPOSITIONS:
                 known.clear()
             stop = at + ID_FORMATS[form[0]][0]
@@ -509,7 +510,7 @@ class KnownDispositions:
         if data[at - 1 : at] != _SMALL or end <= at:
             return None
         twice = data[at + 1 : at + 3] == data[at - 1 : at + 1] and at + 3 <= end
-        known = self._known[twice].get(data[body:at] + data[at + 3 if twice else at + 1 : end])
+        known = self._small[twice].get(data[body:at] + data[at + 3 if twice else at + 1 : end])
         if known is None:
             return None
         role, settled, state, batchable = known
