@@ -328,6 +328,17 @@ def test_window_violation(play_client: Play) -> None:
     script.expect(End, error=condition_is("amqp:session:window-violation"))
 
 
+@pytest.mark.spec("2.5.6", "the peer's outgoing window is no promise: it may send more than that")
+def test_remote_outgoing_window_is_no_promise(play_client: Play) -> None:
+    """Two transfers of a peer whose begin said an outgoing window of one both arrive."""
+    script = play_client()
+    link = script.receiver(script.session(outgoing_window=1), credit=10)
+    script.transfer(0)
+    script.transfer(1)
+    script.expect_nothing()
+    assert len(link.unsettled) == 2
+
+
 @pytest.mark.spec("2.5.6", "a flow that acknowledges unsent frames is an error")
 def test_flow_from_the_future(play_client: Play) -> None:
     """A next-incoming-id ahead of our next-outgoing-id ends the session."""

@@ -170,7 +170,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
             desired_capabilities=frame.desired_capabilities,
             properties=frame.properties or {},
         )
-        self.window.begin_received(frame.next_outgoing_id, frame.incoming_window, frame.outgoing_window)
+        self.window.begin_received(frame.next_outgoing_id, frame.incoming_window)
         if self._end_asked:
             self.end(self._end_error)
 
@@ -365,9 +365,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
             link = self._by_remote_handle.get(frame.handle)
             if link is None:
                 raise self._unattached(frame.handle, "flow")
-        if not self.window.flow_received(
-            frame.next_incoming_id, frame.incoming_window, frame.next_outgoing_id, frame.outgoing_window
-        ):
+        if not self.window.flow_received(frame.next_incoming_id, frame.incoming_window, frame.next_outgoing_id):
             raise SessionFault("amqp:session:window-violation", "a flow names a next-incoming-id that was not sent yet")
         self.send_pending()
         if self.sendable and not was_sendable:

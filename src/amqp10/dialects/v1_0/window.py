@@ -1,4 +1,7 @@
-"""A session's windows (§2.5.6): integers in, integers out. The unit is the transfer frame, whatever its payload."""
+"""A session's windows (§2.5.6): integers in, integers out. The unit is the transfer frame, whatever its payload.
+
+The peer's outgoing window is not here: it is no promise, and decides nothing on this side.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ class SessionWindow:
         strict: refuse a frame beyond our window; False: take it, and let our window become negative.
         capacity: how many frames there is room for: our incoming window, less the frames that are held unread.
         outgoing_window: our outgoing window, as told to the peer.
-        remote_outgoing_window: the peer's outgoing window, as told to us.
     """
 
     __slots__ = (
@@ -29,7 +31,6 @@ class SessionWindow:
         "next_outgoing_id",
         "outgoing_window",
         "remote_incoming_window",
-        "remote_outgoing_window",
         "strict",
     )
     capacity: int
@@ -40,7 +41,6 @@ class SessionWindow:
     def __init__(self, incoming_window: int, outgoing_window: int, next_outgoing_id: int = 0) -> None:
         self.remote_incoming_window: int = 0
         self.next_incoming_id: int = 0
-        self.remote_outgoing_window: int = 0
         self.strict: bool = True
         self.begin(incoming_window, outgoing_window, next_outgoing_id)
 
@@ -50,11 +50,10 @@ class SessionWindow:
         self.outgoing_window = outgoing_window
         self._initial_outgoing_id = self.next_outgoing_id = next_outgoing_id
 
-    def begin_received(self, next_outgoing_id: int, incoming_window: int, outgoing_window: int) -> None:
+    def begin_received(self, next_outgoing_id: int, incoming_window: int) -> None:
         """Take the windows from the peer's begin."""
         self.next_incoming_id = next_outgoing_id
         self.remote_incoming_window = incoming_window
-        self.remote_outgoing_window = outgoing_window
 
     def sent(self) -> None:
         """Count one of our transfer frames."""
@@ -67,8 +66,6 @@ class SessionWindow:
             return False
         self.next_incoming_id = (self.next_incoming_id + 1) & _MASK
         self.incoming_window -= 1
-        if self.remote_outgoing_window > 0:
-            self.remote_outgoing_window -= 1
         return True
 
     @property
@@ -80,7 +77,6 @@ class SessionWindow:
         """Count `count` transfer frames, no more than `before_refresh`, as `received` would."""
         self.next_incoming_id = (self.next_incoming_id + count) & _MASK
         self.incoming_window -= count
-        self.remote_outgoing_window = max(0, self.remote_outgoing_window - count)
 
     @property
     def needs_refresh(self) -> bool:
@@ -104,9 +100,7 @@ class SessionWindow:
         free = self.capacity - self.incoming_window
         return self.capacity > 0 and (free * 2 >= self._size or (starved and 0 < free >= self.incoming_window))
 
-    def flow_received(
-        self, next_incoming_id: int | None, incoming_window: int, next_outgoing_id: int, outgoing_window: int
-    ) -> bool:
+    def flow_received(self, next_incoming_id: int | None, incoming_window: int, next_outgoing_id: int) -> bool:
         """Take the peer's flow; return False if it counts frames that we did not send.
 
         A null next-incoming-id means that the peer had not seen our begin yet: it counts from our first id.
@@ -116,7 +110,6 @@ class SessionWindow:
         if under_way < 0:
             return False
         self.next_incoming_id = next_outgoing_id
-        self.remote_outgoing_window = outgoing_window
         # Frames under way are ordered as serial numbers, a window is not: it may be 2**31 and more.
         self.remote_incoming_window = max(0, incoming_window - under_way)
         return True

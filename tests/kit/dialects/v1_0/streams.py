@@ -49,7 +49,7 @@ def became(data: bytes, portion: int, *terms: Any) -> list[Any]:
         state: Any = link
         seen.append((link.credit, link.attached, link.available, state.flow_state.delivery_count, list(link.unsettled)))
         window = state.session.window
-        seen.append((window.next_incoming_id, window.incoming_window, window.remote_outgoing_window))
+        seen.append((window.next_incoming_id, window.incoming_window))
         seen.append(list(state.session.incoming))
         for each in link.incoming:
             facts = (each.delivery_id, each.tag, each.payload, each.message_format)
