@@ -18,7 +18,7 @@ from amqp10.messaging import Source, Target
 from amqp10.testing import Detach, EnginePair, EngineScript, Transfer
 
 from ..kit.conformance.play import Play, condition_is
-from ..kit.inside.engines import partial_deliveries
+from ..kit.inside.engines import message_limits
 
 Side = Literal["client", "server"]
 SIDES: list[Side] = ["client", "server"]
@@ -175,7 +175,7 @@ def test_message_size_exceeded(play_client: Play, frames: int) -> None:
 @pytest.mark.spec("2.8.15", "incomplete deliveries of a connection are limited: a link beyond the limit is detached")
 def test_too_much_in_part(play_client: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the links of all sessions together; the others go on, and what ends or is aborted leaves room."""
-    monkeypatch.setattr(partial_deliveries, "MAX_PARTIAL", 1000)
+    monkeypatch.setattr(message_limits, "MAX_PARTIAL", 1000)
     script = play_client(max_message_size=1000)
     one, two = script.session(), script.session()
     links = [script.receiver(session, credit=9) for session in (one, one, two, two)]

@@ -8,7 +8,7 @@ import pytest
 from amqp10 import AmqpError, Connection, Message
 from amqp10.broker import Broker
 
-from ...kit.inside.engines import largest_in_part, most_in_part, partial_deliveries
+from ...kit.inside.engines import message_limit, message_limits, partial_limit
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
@@ -18,7 +18,7 @@ LIMIT, SIZE = 100_000, 400_000  # of several frames in each dialect
 
 @pytest.fixture(autouse=True)
 def limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial_deliveries, "MAX_MESSAGE", LIMIT)
+    monkeypatch.setattr(message_limits, "MAX_MESSAGE", LIMIT)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -64,7 +64,7 @@ async def test_streams(dialect: str) -> None:
 
 
 def test_most() -> None:
-    assert (largest_in_part(None), largest_in_part(7)) == (LIMIT, 7)
-    assert most_in_part(None) == partial_deliveries.MAX_PARTIAL
-    assert most_in_part(partial_deliveries.MAX_PARTIAL) == 2 * partial_deliveries.MAX_PARTIAL
-    assert most_in_part(None, partial_deliveries.MAX_PARTIAL) == 2 * partial_deliveries.MAX_PARTIAL
+    assert (message_limit(None), message_limit(7)) == (LIMIT, 7)
+    assert partial_limit(None) == message_limits.MAX_PARTIAL
+    assert partial_limit(message_limits.MAX_PARTIAL) == 2 * message_limits.MAX_PARTIAL
+    assert partial_limit(None, message_limits.MAX_PARTIAL) == 2 * message_limits.MAX_PARTIAL

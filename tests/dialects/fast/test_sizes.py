@@ -24,7 +24,7 @@ from amqp10.errors import LinkDetached
 from amqp10.messaging import ACCEPTED, Message, Source
 
 from ...kit.dialects.fast.talk import HostileClient, Talk, codes, commands
-from ...kit.inside.engines import partial_deliveries as limits
+from ...kit.inside.engines import message_limits as limits
 
 PART = b"x" * 2000
 

@@ -40,7 +40,7 @@ from amqp10.messaging import ACCEPTED, Data, Message
 from amqp10.sasl import Authenticator
 from amqp10.types import decode
 
-from ...kit.inside.engines import partial_deliveries
+from ...kit.inside.engines import message_limits
 from ...kit.steps import steps
 
 OCTET = 80
@@ -322,8 +322,8 @@ def content(channel: int, size: int, sent: int) -> bytes:
 
 def test_messages_in_part_of_0_9_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of all channels together are bounded: the channel that exceeds that is closed, and the others go on."""
-    monkeypatch.setattr(partial_deliveries, "MAX_PARTIAL", 1000)
-    monkeypatch.setattr(partial_deliveries, "LARGEST_AT_ONCE", 0)
+    monkeypatch.setattr(message_limits, "MAX_PARTIAL", 1000)
+    monkeypatch.setattr(message_limits, "LARGEST_AT_ONCE", 0)
     engine = server("0-9-1")
     engine.receive_data(V0_9_1.header + method(0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US")))
     engine.receive_data(method(0, ConnectionTuneOk(9, 131_072, 0)) + method(0, ConnectionOpen("/")))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amqp10.dialects._kit import partial as partial_deliveries
+from amqp10.dialects._kit import message_limits
 from amqp10.dialects._kit.id_order import IdOrder
 from amqp10.dialects._kit.lazy_deliveries import LazyRun
-from amqp10.dialects._kit.partial import largest_in_part, most_in_part
+from amqp10.dialects._kit.message_limits import message_limit, partial_limit
 from amqp10.dialects._kit.tracer import SHOWN_BODY
 from amqp10.engine import _dialect as dialect_registry

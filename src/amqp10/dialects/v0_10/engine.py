@@ -30,7 +30,7 @@ from ...errors import (
 )
 from ...messaging import Error
 from .._kit.engine import EngineBase
-from .._kit.partial import NO_ROOM, largest_in_part
+from .._kit.message_limits import NO_ROOM, message_limit
 from .capabilities import CAPABILITIES
 from .codes import close_code, close_condition
 from .login import ClientLogin, ServerLogin
@@ -81,7 +81,7 @@ class V010Engine(Dispatcher, EngineBase[ConnectionState]):
         self.output: list[bytes | bytearray] = []
         self.sessions: dict[int, EngineSession] = {}
         self.state = ConnectionState.IDLE
-        self._reader = FrameReader(max_size=largest_in_part(terms.max_message_size))
+        self._reader = FrameReader(max_size=message_limit(terms.max_message_size))
         self._reader.most_in_part = MAX_EARLY
         self._pending_events = 0
         self._dirty: dict[EngineSession, None] = {}

@@ -14,7 +14,7 @@ from ..._machine import Machine
 from ...engine import Dispatcher, Handlers
 from ...errors import AmqpError, RemoteProtocolError
 from ...messaging import Error
-from .._kit.partial import NO_ROOM, most_in_part
+from .._kit.message_limits import NO_ROOM, partial_limit
 from .codes import Fault, as_error, code_of, text_of, text_of_fault, unknown_method
 from .states import CHANNEL, ChannelState, Step
 from .wire.draft import Assembler, Content
@@ -247,7 +247,7 @@ class Channel(Dispatcher, Machine[ChannelState]):
         weight = len(payload) + FRAME_WEIGHT
         self._weight += weight
         fits = self.engine.count_partial(weight)
-        most = most_in_part(self.engine.terms.max_message_size, self.user.largest)
+        most = partial_limit(self.engine.terms.max_message_size, self.user.largest)
         if self.engine.partial > most:
             raise Fault(311, f"more than {most} octets of incomplete messages", soft=True)
         if not fits:

@@ -28,7 +28,7 @@ from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, Unsup
 from ....messaging import Accepted, Error, Modified, Released, Source, TransactionalState
 from ....types import Symbol
 from ..._kit.links import PlainReceiver, Unresumed
-from ..._kit.partial import advice, largest_in_part, most_in_part
+from ..._kit.message_limits import limit_hint, message_limit, partial_limit
 from ..codes import BadContents
 from ..link import LinkEndpoint, link_cause
 from ..message.destinations import apply_filters, identifier_of, termini_of
@@ -261,10 +261,10 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     def _too_large(self, head: MessageHead) -> bool:
         """Return whether a message is larger than the link allows; if so, end the link, as in AMQP 1.0."""
         declared = self.terms.max_message_size if self.terms is not None else None
-        limit = largest_in_part(declared)
+        limit = message_limit(declared)
         if head.body_size <= limit or (self.streaming and not declared):
             return False
-        reason = f"a message of {head.body_size} octets; {limit} are taken{advice(declared)}"
+        reason = f"a message of {head.body_size} octets; {limit} are taken{limit_hint(declared)}"
         self._refuse(Error(Symbol("amqp:link:message-size-exceeded"), reason))
         return True
 
@@ -279,7 +279,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         weight = assembly.weight if assembly is not None else 0
         self.session.engine.count_partial(weight - self._weight)
         self._weight = weight
-        most = most_in_part(None, self.terms.max_message_size if self.terms is not None else None)
+        most = partial_limit(None, self.terms.max_message_size if self.terms is not None else None)
         if assembly is None or self.session.engine.partial <= most:
             return True
         reason = f"more than {most} octets of messages that are not whole"

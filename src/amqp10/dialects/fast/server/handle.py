@@ -16,7 +16,7 @@ from ....engine import Dispatcher, Handlers, LinkTerms
 from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ....types import Symbol, UInt
-from ..._kit.partial import MAX_PARTIAL, NO_ROOM, largest_in_part
+from ..._kit.message_limits import MAX_PARTIAL, NO_ROOM, message_limit
 from ..codes import BAD_CONTENTS, OK, BadContents, code_of
 from ..message.destinations import PEER, QUEUE, TOPIC, link_properties, source_of, target_of, temporary_source
 from ..message.from_head import payload_of
@@ -256,7 +256,7 @@ class ServerHandle(Dispatcher, Machine[HandleState]):
 
     def _check_size(self, head: MessageHead) -> None:
         terms = self.producer.terms if self.producer is not None else None
-        limit = largest_in_part(terms.max_message_size if terms is not None else None)
+        limit = message_limit(terms.max_message_size if terms is not None else None)
         if head.body_size > limit:
             raise RemoteProtocolError(
                 f"a message of {head.body_size} octets exceeds the limit of {limit}", "amqp:link:message-size-exceeded"

@@ -23,7 +23,7 @@ from ....errors import DecodeError, LinkDetached, LocalProtocolError
 from ....messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ....types import Symbol
 from ..._kit.links import PlainReceiver
-from ..._kit.partial import advice, largest_in_part
+from ..._kit.message_limits import limit_hint, message_limit
 from ..codes import INFINITE, ErrorCode, SessionFault
 from ..link import LinkEndpoint
 from ..message.from_transfer import read_message
@@ -106,7 +106,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
 
     def take_large_messages(self) -> None:
         """Tell the engine how large the messages may be that come to this link."""
-        self.session.engine.take_messages_of(largest_in_part(self.terms.max_message_size if self.terms else None))
+        self.session.engine.take_messages_of(message_limit(self.terms.max_message_size if self.terms else None))
 
     def begin(self) -> None:
         """Find the queue, or make one, then subscribe to it."""
@@ -281,7 +281,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         if not settled:
             self.session.release(number)
         self.detach()
-        reason = f"a message of more than {largest_in_part(limit)} octets{advice(limit)}"
+        reason = f"a message of more than {message_limit(limit)} octets{limit_hint(limit)}"
         self.end(True, LinkDetached("amqp:link:message-size-exceeded", reason))
 
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:

@@ -28,7 +28,7 @@ from ....messaging import Accepted, DeliveryState, Source, TransactionalState
 from ....messaging.payloads import ForeignPayload
 from ..._kit.lazy_deliveries import LazyReceiver
 from ..._kit.links import PlainReceiver
-from ..._kit.partial import advice, largest_in_part
+from ..._kit.message_limits import limit_hint, message_limit
 from ..acks import ACCEPT, REQUEUE, AckBatcher, NoAcks, outcome, verb_of
 from ..channel import Channel
 from ..codes import Fault, as_error, as_exception
@@ -286,9 +286,9 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
         channel.awaits_header = True
 
     def announced(self, size: int) -> None:
-        limit = largest_in_part(self.largest)
+        limit = message_limit(self.largest)
         if size > limit:
-            error = as_error(311, f"a message of {size} octets; this side takes {limit}{advice(self.largest)}")
+            error = as_error(311, f"a message of {size} octets; this side takes {limit}{limit_hint(self.largest)}")
             self.channel.close_channel(error)
             self.end(True, as_exception(LinkDetached, error))
 

@@ -19,7 +19,7 @@ from ....engine import (
 )
 from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ....messaging import ACCEPTED, Error, Rejected
-from ..._kit.partial import largest_in_part
+from ..._kit.message_limits import message_limit
 from ..acks import SIZE
 from ..codes import SOFT, Fault, as_exception, code_of, text_of
 from ..message.places import DIRECT_REPLY
@@ -171,7 +171,7 @@ class ServerSession(SessionEndpoint, ServerChannelUser):
         channel.awaits_header = True
 
     def announced(self, size: int) -> None:
-        limit = largest_in_part(self.engine.terms.max_message_size)
+        limit = message_limit(self.engine.terms.max_message_size)
         if size > limit:
             raise Fault(311, f"a message of {size} octets exceeds the limit of {limit}", BasicPublish.code, soft=True)
 

@@ -18,7 +18,7 @@ from ....errors import AmqpError, LocalProtocolError
 from ....messaging import OUTCOMES, Modified, Received, Released
 from ....messaging.payloads import SplitPayload
 from ..._kit.lazy_deliveries import LazyReceiver
-from ..._kit.partial import NO_ROOM, advice, largest_in_part, most_in_part
+from ..._kit.message_limits import NO_ROOM, limit_hint, message_limit, partial_limit
 from ..credit import ReceiverCredit
 from ..link import LinkEndpoint
 from ..parents import ReceiverCore
@@ -216,7 +216,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
             partial.settled = True
         if frame.state is not None:
             partial.state = frame.state
-        if partial.size > largest_in_part(self._limit):
+        if partial.size > message_limit(self._limit):
             self._keep_part(None)
             self._too_large()
         elif frame.more:
@@ -278,7 +278,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
     def _check_parts(self, fits: bool) -> None:
         """Fail the link if the incomplete deliveries of all links exceed the limit of a connection, or do not fit."""
         engine = self.session.engine
-        most = most_in_part(engine.terms.max_message_size, self._limit)
+        most = partial_limit(engine.terms.max_message_size, self._limit)
         if engine.partial > most or not fits:
             self._keep_part(None)
             reason = f"more than {most} octets of incomplete deliveries" if fits else NO_ROOM
@@ -288,7 +288,7 @@ class ReceiverEndpoint(LinkEndpoint, LazyReceiver, ReceiverCore):
         self.fail("amqp:invalid-field", "the message-format changed within a delivery")
 
     def _too_large(self) -> None:
-        reason = f"a message of more than {largest_in_part(self._limit)} octets{advice(self._limit)}"
+        reason = f"a message of more than {message_limit(self._limit)} octets{limit_hint(self._limit)}"
         self.fail("amqp:link:message-size-exceeded", reason)
 
     def _complete(
