@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from amqp10.broker._management.requests import Requests, check_owner
-from amqp10.dialects.v0_10.server.declare import RULES
+from amqp10.dialects.v0_10.server.requests import RULES
 from amqp10.engine import (
     Bind,
     BindingFacts,

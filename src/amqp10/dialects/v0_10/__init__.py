@@ -9,7 +9,7 @@
 from ...engine import Dialect
 from .capabilities import CAPABILITIES
 from .client.connection import ClientEngine
-from .client.declare import Invoke as Invoke
+from .client.requests import Invoke as Invoke
 from .server.connection import ServerEngine
 from .wire.commands import DtxCommit as DtxCommit
 from .wire.commands import DtxEnd as DtxEnd

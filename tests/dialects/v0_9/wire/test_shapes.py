@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from amqp10.dialects.v0_9 import GetMessage
 from amqp10.dialects.v0_9.channel import ChannelUser
-from amqp10.dialects.v0_9.client.declare import Declarations
 from amqp10.dialects.v0_9.client.direct_reply import DirectReplies
 from amqp10.dialects.v0_9.client.receiver import ClientReceiver
+from amqp10.dialects.v0_9.client.requests import RequestChannel
 from amqp10.dialects.v0_9.client.sender import ClientSender
 from amqp10.dialects.v0_9.server.session import ServerSession
 from amqp10.dialects.v0_9.wire.method_table import Method
@@ -130,7 +130,7 @@ CASES: list[tuple[Callable[[], Ready], type[ChannelUser], Method]] = [
     (consumer, ClientReceiver, BasicDeliver("r", 2, False, "", "q")),
     (first_of_consumer, ClientReceiver, BasicDeliver("r", 2, True, "e", "ü")),
     (drainer, ClientReceiver, BasicGetOk(1, False, "e", "key", 7)),
-    (getter, Declarations, BasicGetOk(1, True, "", "q", 0)),
+    (getter, RequestChannel, BasicGetOk(1, True, "", "q", 0)),
     (asker_for_replies, DirectReplies, BasicGetOk(1, False, "", "mailbox", 0)),
     (server_of_publisher, ServerSession, BasicPublish(0, "e", "key", mandatory=True)),
     (server_of_publisher, ServerSession, BasicPublish(0, "", Latin1(b"\xe9", "latin-1"))),
@@ -143,7 +143,7 @@ CASES: list[tuple[Callable[[], Ready], type[ChannelUser], Method]] = [
 def test_all_shapes() -> None:
     """There is a case for each method that a class reads by its shape."""
     cases = {(kind, TABLE.encode(method)[:4]) for _, kind, method in CASES}
-    kinds = (ClientSender, ClientReceiver, DirectReplies, Declarations, ServerSession)
+    kinds = (ClientSender, ClientReceiver, DirectReplies, RequestChannel, ServerSession)
     inherited = {(DirectReplies, TABLE.encode(BasicDeliver())[:4])}
     assert {(kind, code) for kind in kinds for code in kind.hot} - inherited == cases
 

@@ -41,7 +41,7 @@ from ..wire.commands import (
 )
 from ..wire.struct import Command
 from .command_sequence import RequestFailed
-from .declare import delete_owned, look_exchange
+from .requests import delete_owned, look_exchange
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState

@@ -19,7 +19,7 @@ from ..message.to_transfer import WrittenMessage, write_message
 from ..states import Step
 from ..wire.commands import MessageTransfer
 from ..wire.frames import encode_command
-from .declare import delete_owned
+from .requests import delete_owned
 
 if TYPE_CHECKING:
     from ....engine import Address

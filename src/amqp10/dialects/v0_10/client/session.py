@@ -49,8 +49,8 @@ from ..wire.frames import Assembly
 from ..wire.struct import Command
 from .branches import Transactions
 from .command_sequence import Commands, CommandSequence, RequestFailed
-from .declare import commands_of, look_exchange
 from .receiver import ClientReceiver
+from .requests import commands_of, look_exchange
 from .sender import ClientSender
 from .transactions import ClientCoordinator
 

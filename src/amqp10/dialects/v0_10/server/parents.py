@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..codes import SessionFault
     from ..command_ids import CommandOwner, PendingCommand
     from ..wire.struct import Command, Struct
-    from .declare import Answer
+    from .requests import Answer
 
 
 class ServerSessionEngine(EndpointEngine, Protocol):

@@ -52,8 +52,8 @@ from ..wire.commands import (
 from ..wire.controls import SessionAttach, SessionAttached, SessionDetach, SessionDetached
 from ..wire.frames import CONTROL, Assembly
 from ..wire.struct import Command, Ranges, Struct, decode_control
-from .declare import REQUESTS, RULES, Answer, request_of
 from .receiver import ServerReceiver
+from .requests import REQUESTS, RULES, Answer, request_of
 from .sender import ServerSender
 from .transactions import ServerCoordinator
 

@@ -28,9 +28,9 @@ from ..requests import LimitUnsettled, Recover, UpdateSecret
 from ..session import SessionEndpoint
 from ..states import SessionState, Step
 from ..wire.methods import ChannelOpen
-from .declare import Declarations
 from .direct_reply import DirectReplies
 from .receiver import ClientReceiver
+from .requests import RequestChannel
 from .sender import ClientSender
 from .transactions import ClientCoordinator
 
@@ -59,7 +59,7 @@ class ClientSession(SessionEndpoint):
         self.channels: list[Channel] = []
         self.coordinators: list[SessionCoordinator] = []
         self.commit_channel: TransactionalChannel | None = None
-        self._requests: Declarations | None = None
+        self._requests: RequestChannel | None = None
         self.engine.emit(SessionBegun(self))
 
     def begin(self, terms: SessionTerms | None = None) -> None:
@@ -116,7 +116,7 @@ class ClientSession(SessionEndpoint):
             request.link.carry_out(pending)
         else:
             if self._requests is None:
-                self._requests = Declarations(self)
+                self._requests = RequestChannel(self)
             self._requests.add(pending)
         return pending
 

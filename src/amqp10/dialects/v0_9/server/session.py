@@ -60,9 +60,9 @@ from ..wire.methods import (
 )
 from ..wire.rare_methods import BasicRecoverSync, BasicRecoverSyncOk, ExchangeBound
 from .channel import ACK, NACK, PUBLISH, REJECT, ServerChannel, ServerChannelUser
-from .declare import answer_of, request_of
 from .parents import TransactionWork
 from .receiver import ServerReceiver
+from .requests import answer_of, request_of
 from .sender import FAILED, Consumers
 from .transactions import ServerTransactions
 

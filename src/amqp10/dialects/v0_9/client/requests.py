@@ -55,7 +55,7 @@ GET_OK = b"\0\x3c\0\x47"
 ANSWER_TO: dict[type[Method], type[Method]] = ANSWERS | {BasicGet: BasicGetEmpty}  # or basic.get-ok
 
 
-class Declarations(ChannelUser):
+class RequestChannel(ChannelUser):
     """The requests of one session, on a channel that the first of them opens."""
 
     handlers: ClassVar[Handlers] = {ChannelOpenOk: "receive_open"} | dict.fromkeys(ANSWER_TO.values(), "receive_answer")

@@ -1,4 +1,4 @@
-"""What a client declares, binds and deletes, as requests of the seam; and the answers as methods."""
+"""What a client declares, binds, queries, purges and deletes, as requests to the owner; and the answers as methods."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import pytest
 from amqp10 import Message
 from amqp10.dialects.v0_10.arguments import alternate_from
 from amqp10.dialects.v0_10.client.command_sequence import RequestFailed
-from amqp10.dialects.v0_10.client.declare import commands_of
-from amqp10.dialects.v0_10.server.declare import request_of
+from amqp10.dialects.v0_10.client.requests import commands_of
+from amqp10.dialects.v0_10.server.requests import request_of
 from amqp10.dialects.v0_10.wire.commands import (
     ExchangeBound,
     ExchangeBoundResult,
