@@ -42,7 +42,6 @@ class ClientBrowser(ClientReceiver):
         self._query()
 
     def _query(self) -> None:
-        assert self.terms is not None
         self._querying = True
         command = HandleQuery(handle_id=self.handle.id, message_nbr=self._last)
         apply_filters(command, self.terms.source)

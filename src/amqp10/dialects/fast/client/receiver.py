@@ -20,25 +20,22 @@ from ....engine import (
     Handlers,
     IncomingDelivery,
     IncomingStream,
-    LinkAttached,
     LinkTerms,
     PartsReceived,
 )
 from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, Unsupported
 from ....messaging import Accepted, Error, Modified, Released, Source, TransactionalState
 from ....types import Symbol
-from ..._kit.links import PlainReceiver, Unresumed
+from ..._kit.links import PlainReceiver
 from ..._kit.message_limits import limit_hint, message_limit, partial_limit
 from ..codes import BadContents
-from ..link import LinkEndpoint, link_cause
-from ..message.destinations import apply_filters, identifier_of, termini_of
+from ..link import link_cause
+from ..message.destinations import apply_filters, identifier_of
 from ..message.from_head import payload_of, stream_front
 from ..restart import kept_part, known_by, parts_of
-from ..states import Step
 from ..wire.commands import (
     HandleCancel,
     HandleConsume,
-    HandleCreated,
     HandleFlow,
     HandleNotify,
     HandleOpen,
@@ -48,52 +45,40 @@ from ..wire.commands import (
 )
 from ..wire.fragments import Assembly, read_head
 from .acks import AckTracker
-from .channel import ClientChannel
-from .handle import ClientHandle, HandleOwner
+from .handle import ClientHandle
+from .link import ClientLink
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from .parents import ClientLinkSession
 
 
-class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
+class ClientReceiver(ClientLink, PlainReceiver):
     """See `ReceiverLink`.
 
     Attributes:
         acknowledges: the server keeps messages until they are settled; False: the messages are copies.
     """
 
-    session: ClientLinkSession
     keeps_parts = True
     acknowledges = True
-    remote: LinkTerms | None
     credit: int
-    handlers: ClassVar[Handlers] = {
-        HandleCreated: "_on_created",
-        HandleNotify: "_on_notify",
-        HandlePrepare: "_on_prepare",
-    }
+    handlers: ClassVar[Handlers] = {HandleNotify: "_on_notify", HandlePrepare: "_on_prepare"}
 
     def __init__(
         self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None
     ) -> None:
-        super().__init__(session, terms.name)
-        self.terms: LinkTerms = terms
+        settles = terms.settle_mode == "settled" or not self.acknowledges
+        whole = [each for each in resuming or () if getattr(each, "stream", None) is None]
+        # The source ends with the link, unless the link has an identifier.
+        super().__init__(session, terms, whole, transacted=not settles, closed=not identifier_of(terms))
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}
-        self._created: str | None = None
         self._coming: tuple[IncomingDelivery, Assembly] | None = None  # the message that is still incomplete
         self._prepared: Assembly | None = None  # the prepared message, whose rest is still to come
         self._kept = {known_by(each.head): each for each in parts_of(resuming or ()).values()}  # of the last handle
         self._weight = 0  # of what is kept of it
         self._unread = 0  # octets of streamed bodies that wait to be read
-        self._unresumed = Unresumed([each for each in resuming or () if getattr(each, "stream", None) is None])
-        self._closed = not identifier_of(terms)  # the source ends with the link
-        settles = terms.settle_mode == "settled" or not self.acknowledges
-        self.channel: ClientChannel = ClientChannel(
-            session.engine, self._on_channel_closed, self._on_channel, transacted=not settles
-        )
-        self.handle: ClientHandle = ClientHandle(self.channel, self)
         self.acks: AckTracker = AckTracker(self, unreliable=settles)
 
     # Attaching
@@ -111,7 +96,6 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def consume(self, prefetch: int) -> HandleConsume:
         """Return the command that sets the prefetch, which repeats the source."""
-        assert self.terms is not None
         command = HandleConsume(
             handle_id=self.handle.id,
             prefetch=prefetch,
@@ -121,30 +105,16 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         apply_filters(command, self.terms.source)
         return command
 
-    def _on_channel(self, error: Error | None) -> None:
-        if error is not None:
-            self._give_up(error)
-
-    def _on_opened(self, error: Error | None) -> None:
-        if error is not None:
-            self._give_up(error)
-
     def _on_consuming(self, error: Error | None) -> None:
         if error is not None:
-            self._give_up(error)
-        elif not self.ended and not self.handle.closing:
-            assert self.terms is not None
-            self.remote = termini_of(self.terms, self._created)
-            if self.terms.source is None:  # a subscription was ended; its source is unknown
-                self.remote = replace(self.remote, source=Source())
-            self.advance(Step.ATTACH)
-            self.engine.emit(LinkAttached(self))
-            self._unresumed.report(self)
+            self._on_opened(error)
+        elif self.is_open:
+            self.mark_attached()
 
-    def _give_up(self, error: Error) -> None:
-        """End the link, because the server has refused it."""
-        self.channel.close()
-        self.over(True, link_cause(error))
+    def answer(self) -> LinkTerms:
+        answer = super().answer()
+        # If a subscription was ended, its source is unknown.
+        return answer if self.terms.source is not None else replace(answer, source=Source())
 
     @property
     def settled_by_sender(self) -> bool:
@@ -155,7 +125,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     def flow(
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
-        if self.ended or self.handle.closing:
+        if not self.is_open:
             raise LocalProtocolError(f"the link {self._name!r} is not attached")
         self.check_credit(credit)
         if properties:
@@ -166,7 +136,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def flush(self) -> None:
         """Write the acknowledgments and the prefetch that are due."""
-        if not self.ended and not self.handle.closing:
+        if self.is_open:
             self.acks.write()
 
     def drained(self) -> None:
@@ -175,9 +145,6 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         self.engine.emit(FlowReceived(self, True, given_back))
 
     # Messages
-
-    def _on_created(self, handle: ClientHandle, command: HandleCreated, content: bytes) -> None:
-        self._created = command.dest_name
 
     def _on_notify(self, handle: ClientHandle, command: HandleNotify, content: bytes) -> None:
         if command.out_of_band:
@@ -260,7 +227,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def _too_large(self, head: MessageHead) -> bool:
         """Return whether a message is larger than the link allows; if so, end the link, as in AMQP 1.0."""
-        declared = self.terms.max_message_size if self.terms is not None else None
+        declared = self.terms.max_message_size
         limit = message_limit(declared)
         if head.body_size <= limit or (self.streaming and not declared):
             return False
@@ -279,7 +246,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         weight = assembly.weight if assembly is not None else 0
         self.session.engine.count_partial(weight - self._weight)
         self._weight = weight
-        most = partial_limit(None, self.terms.max_message_size if self.terms is not None else None)
+        most = partial_limit(None, self.terms.max_message_size)
         if assembly is None or self.session.engine.partial <= most:
             return True
         reason = f"more than {most} octets of messages that are not whole"
@@ -306,8 +273,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def _address_of(self, command: HandleNotify) -> str | None:
         """Return the destination of a message, or None if it is the link's own address."""
-        assert self.terms is not None
-        known = self._created or (self.terms.source.address if self.terms.source is not None else None)
+        known = self.created or (self.terms.source.address if self.terms.source is not None else None)
         return command.dest_name if command.dest_name and command.dest_name != known else None
 
     def _arrived(self, delivery: IncomingDelivery) -> None:
@@ -362,7 +328,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
-        if self.ended or self.handle.closing:
+        if not self.is_open:
             raise LocalProtocolError(f"the link {self._name!r} is over: the sender may send the message again")
         self.check_outcome(state)
         if isinstance(state, TransactionalState):
@@ -382,7 +348,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def obstacle(self, deliveries: list[IncomingDelivery]) -> Error | None:
         """Return why a transaction cannot accept these deliveries; None if it can."""
-        if self.ended or self.handle.closing:
+        if not self.is_open:
             return Error(Symbol("amqp:transaction:rollback"), "the receiver of what was accepted is gone")
         if not self.acks.covers(deliveries):
             return Error(
@@ -400,7 +366,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def undo(self, delivery: IncomingDelivery) -> None:
         """Give a delivery back to the server, because the transaction in which it was accepted is rolled back."""
-        if not self.ended and not self.handle.closing:
+        if self.is_open:
             self.acks.give_back(delivery)
             self.engine.flush_later(self)
 
@@ -422,29 +388,8 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         kept = [kept_part(self, each) for each in parts if each.parts]
         return [*self._unresumed.deliveries, *self.unsettled.values(), *kept]
 
-    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
-        if not self.may(Step.DETACH):
-            return
+    def before_close(self, closed: bool) -> None:
         self.acks.finish()
-        self.advance(Step.DETACH)
-        self._closed = closed
-        identifier = identifier_of(self.terms) if self.terms is not None and closed else ""
+        identifier = identifier_of(self.terms) if closed else ""
         if identifier:
             self.engine.write(HandleCancel(handle_id=self.handle.id, identifier=identifier))
-        self.handle.close()
-        self.channel.close()
-
-    def session_ends(self) -> None:
-        """Acknowledge what is settled and close the handle, because the session ends."""
-        if self.may(Step.DETACH):
-            self.acks.finish()
-            self.advance(Step.DETACH)
-            self.handle.close()
-            self.channel.close()
-
-    def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
-        self.channel.close()
-        self.over(self._closed, None if requested and error is None else link_cause(error))
-
-    def _on_channel_closed(self, error: Error | None, requested: bool) -> None:
-        self.over(self._closed, None if requested and error is None else link_cause(error))

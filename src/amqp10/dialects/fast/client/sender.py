@@ -9,22 +9,20 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ....engine import Handlers, LinkAttached, LinkTerms, OutgoingDelivery
+from ....engine import Handlers, LinkTerms, OutgoingDelivery
 from ....errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError
 from ....messaging import ACCEPTED, Error, Rejected, Returned, Target, TransactionalState, read_properties
-from ..._kit.links import PlainSender, Unresumed
+from ..._kit.links import PlainSender
 from ..codes import BAD_CONTENTS, UNROUTABLE, reply_code_of
-from ..link import LinkEndpoint, link_cause
-from ..message.destinations import opening, termini_of
+from ..message.destinations import opening
 from ..message.stream_fragmenter import StreamFragmenter
 from ..message.to_head import to_fast
 from ..restart import restart_options
-from ..states import Step
-from ..wire.commands import HandleCreated, HandleOpen, HandlePrepare, HandleReady, HandleSend
+from ..wire.commands import HandleOpen, HandlePrepare, HandleReady, HandleSend
 from ..wire.fragments import body_hash, fragments
 from ..wire.values import MAX_SHORTSTR
-from .channel import ClientChannel
-from .handle import ClientHandle, HandleOwner
+from .handle import ClientHandle
+from .link import ClientLink
 from .send_window import SenderShare
 
 if TYPE_CHECKING:
@@ -35,37 +33,30 @@ WINDOW: Final = 1000
 """Messages that may be on their way without an outcome."""
 
 
-class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
+class ClientSender(ClientLink, PlainSender):
     """See `SenderLink`."""
 
-    session: ClientLinkSession
     keeps_name = True
-    remote: LinkTerms | None
-    handlers: ClassVar[Handlers] = {HandleCreated: "_on_created", HandleReady: "_on_ready"}
+    handle: ClientHandle
+    handlers: ClassVar[Handlers] = {HandleReady: "_on_ready"}
 
     def __init__(
         self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None
     ) -> None:
-        super().__init__(session, terms.name)
-        self.terms: LinkTerms = terms
+        super().__init__(session, terms, resuming)
         self.share: SenderShare = SenderShare(session.engine.send_window)
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self.frame_room: int = session.engine.frame_max
-        self._created: str | None = None  # the name that a dynamic target was given
         self._outflow: tuple[OutgoingDelivery, StreamFragmenter, str] | None = (
             None  # the message that is sent in parts, and its destination
         )
         self._collected: tuple[OutgoingDelivery, list[bytes]] | None = None  # the parts of a message in a transaction
         self._abandoned: set[ClientHandle] = set()  # closed in the midst of a message: their end is not the link's
-        self._unresumed = Unresumed(resuming)
         self._again: list[OutgoingDelivery] = []  # to be sent again, before anything newer
         self._preparing: OutgoingDelivery | None = None  # the message that the server was asked about
         self._prepared = b""  # the body of `_preparing`
         self._window = 0  # messages that may be sent and want a reply
         self._restart = ""
-        self._closed = True  # what our detach said; no state, as the answer ends the link either way
-        self.channel: ClientChannel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel)
-        self._handle = ClientHandle(self.channel, self)
 
     # Attaching
 
@@ -75,30 +66,23 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
             self._restart, options = restart_options(self._name, self.session.engine.restart_names)
             self.session.engine.restart_names.add(self._restart)
             opening.options = opening.options | options
-        self._handle.open(opening, self._on_opened)
+        self.handle.open(opening, self._on_producing)
 
-    def _on_channel(self, error: Error | None) -> None:
+    def _on_producing(self, error: Error | None) -> None:
         if error is not None:
-            self.over(True, link_cause(error))
-
-    def _on_opened(self, error: Error | None) -> None:
-        if error is not None:
-            self.channel.close()
-            self.over(True, link_cause(error))
-        elif not self.ended and not self._handle.closing:
-            assert self.terms is not None
-            self.remote = termini_of(self.terms, self._created)
-            self.advance(Step.ATTACH)
+            self._on_opened(error)
+        elif self.is_open:
             self._window = WINDOW
-            self.engine.emit(LinkAttached(self))
-            self.engine.report_credit(self)
-            for delivery in self._unresumed.deliveries:
-                delivery.delivery_id = None
-            self._unresumed.report(self)
+            self.mark_attached()
+
+    def begin_flow(self) -> None:
+        self.engine.report_credit(self)
+        for delivery in self._unresumed.deliveries:
+            delivery.delivery_id = None
 
     @property
     def settled_by_sender(self) -> bool:
-        return self.terms is not None and self.terms.settle_mode == "settled"
+        return self.terms.settle_mode == "settled"
 
     # Sending
 
@@ -142,7 +126,6 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
 
     def _check_sendable(self, settled: bool) -> None:
         self.check_attached()
-        assert self.terms is not None
         if self._outflow is not None or self._collected is not None:
             raise LocalProtocolError(
                 "the delivery before is not complete: call send_more() to its end, or abort() it first"
@@ -170,7 +153,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
     def _tag_for(self, delivery: OutgoingDelivery, octets: int) -> int:
         """Return the confirm-tag of a message whose body has `octets` octets; 0 if the message needs no reply."""
         covered = self.share.add(octets, asks=not delivery.local_settled)
-        return self._handle.replies.tag(lambda error: self._on_outcome(delivery, covered, error)) if covered else 0
+        return self.handle.replies.tag(lambda error: self._on_outcome(delivery, covered, error)) if covered else 0
 
     def _to(self, payload: bytes) -> str:
         """Return the destination of a message on a link without an address; "" if the link has an address.
@@ -178,7 +161,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         Raises:
             LocalProtocolError: the destination is too long.
         """
-        target = self.terms.target if self.terms is not None else None
+        target = self.terms.target
         if not isinstance(target, Target) or target.address or target.dynamic:
             return ""
         try:
@@ -192,7 +175,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
     def _write_fragment(self, content: bytes, partial: bool, tag: int, to: str, *, recovery: bool = False) -> None:
         self.engine.write(
             HandleSend(
-                handle_id=self._handle.id,
+                handle_id=self.handle.id,
                 confirm_tag=0 if partial else tag,
                 fragment_size=len(content),
                 partial=partial,
@@ -205,10 +188,9 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
     def _post(self, delivery: OutgoingDelivery, payload: bytes, state: TransactionalState) -> None:
         """Keep a message until its transaction is committed, and report it as accepted in the transaction."""
         transaction = self.session.engine.transactions.find(state.txn_id)
-        assert self.terms is not None
         command = opening(self.terms, producer=True)
-        if self._created is not None:
-            command.dest_name = self._created
+        if self.created is not None:
+            command.dest_name = self.created
         transaction.post(command, self._to(payload), payload, delivery.message_format)
         delivery.delivery_id = self.session.give_id()
         delivery.on_wire = True
@@ -268,19 +250,14 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
             self._regain()
         if outflow.begun:
             # Only a close of the handle makes the server forget the part of a message that it has.
-            self._handle.close()
-            self._abandoned.add(self._handle)
-            self._handle = ClientHandle(self.channel, self)
-            assert self.terms is not None
+            self.handle.close()
+            self._abandoned.add(self.handle)
+            self.handle = ClientHandle(self.channel, self)
             again = opening(self.terms, producer=True)
-            if self._created is not None:
-                again.dest_name, again.temporary = self._created, False
-            self._handle.open(again, self._on_reopened)
+            if self.created is not None:
+                again.dest_name, again.temporary = self.created, False
+            self.handle.open(again, self._on_opened)
         self._send_again()
-
-    def _on_reopened(self, error: Error | None) -> None:
-        if error is not None:
-            self.over(True, link_cause(error))
 
     # Outcomes
 
@@ -344,7 +321,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         if len(front) > self.engine.frame_max or len(front) + len(body) <= self.engine.frame_max:
             return False
         self._preparing, self._prepared = delivery, body
-        command = HandlePrepare(handle_id=self._handle.id, fragment_size=len(front), content_hash=body_hash(body))
+        command = HandlePrepare(handle_id=self.handle.id, fragment_size=len(front), content_hash=body_hash(body))
         self.engine.write(command, front)
         return True
 
@@ -358,7 +335,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
             )
         self._preparing, self._prepared = None, b""
         covered = self.share.add(len(body), asks=True)
-        tag = self._handle.replies.tag(lambda error: self._on_resumed(delivery, covered, error))
+        tag = self.handle.replies.tag(lambda error: self._on_resumed(delivery, covered, error))
         rest = body[command.message_size :]
         for content, partial in fragments(b"", rest, self.engine.frame_max):
             self._write_fragment(content, partial, tag, self._to(delivery.payload), recovery=True)
@@ -384,21 +361,6 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
 
     # Ending
 
-    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
-        if not self.may(Step.DETACH):
-            return
-        self.advance(Step.DETACH)
-        self._closed = closed
-        self._handle.close(error)
-        self.channel.close()
-
-    def session_ends(self) -> None:
-        """Close the handle and the channel, because the session ends."""
-        if self.may(Step.DETACH):
-            self.advance(Step.DETACH)
-            self._handle.close()
-            self.channel.close()
-
     def over(self, closed: bool, cause: AmqpError | None) -> None:
         super().over(closed, cause)
         self.share.give_up()
@@ -407,15 +369,8 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
     def handle_closed(self, handle: ClientHandle, error: Error | None, requested: bool) -> None:
         if handle in self._abandoned:
             self._abandoned.discard(handle)
-            return
-        self.channel.close()
-        self.over(self._closed, None if requested and error is None else link_cause(error))
-
-    def _on_channel_closed(self, error: Error | None, requested: bool) -> None:
-        self.over(self._closed, None if requested and error is None else link_cause(error))
-
-    def _on_created(self, handle: ClientHandle, command: HandleCreated, content: bytes) -> None:
-        self._created = command.dest_name
+        else:
+            super().handle_closed(handle, error, requested)
 
 
 def outcome_of(error: Error | None) -> DeliveryState:
