@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from ....errors import LocalProtocolError
 from ....messaging import ACCEPTED, DeliveryState, Error, Returned, TransactionalState
-from .returns import Returnable, outcome_of
+from .sending.returns import Returnable, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ....engine import IncomingDelivery, OutgoingDelivery
     from ....errors import AmqpError
-    from ..message.to_basic import PublishTemplate
     from ..wire.methods import BasicReturn
+    from .sending.publish_writer import PublishWriter
     from .transactional_channel import TransactionalChannel
 
 
@@ -28,9 +28,8 @@ class TransactedSender(Protocol):
     @property
     def cause(self) -> AmqpError | None: ...
 
-    def map(self, payload: bytes) -> tuple[PublishTemplate, bytes]: ...
-
-    def frames(self, payload: bytes, channel: int) -> bytes: ...
+    @property
+    def writer(self) -> PublishWriter: ...
 
 
 class TransactedReceiver(Protocol):
@@ -96,7 +95,7 @@ class PendingTransaction:
         """What may come back, which is complete: nothing comes back before the commit."""
         returnable = Returnable()
         for link, delivery in self.publishes:
-            returnable.add(link, delivery)
+            returnable.add(link.writer, delivery)
         return returnable
 
     def on_return(self, method: BasicReturn, properties: bytes, body: bytes) -> None:

@@ -97,7 +97,7 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator[PendingTransaction]):
         """
         # Encode all before writing any, for what is written would be committed with the next one.
         channel = work.receiver.channel if work.receiver is not None else self._commit_channel()
-        frames = [link.frames(delivery.payload, channel.number) for link, delivery in work.publishes]
+        frames = [link.writer.frames(delivery.payload, channel.number) for link, delivery in work.publishes]
         if work.receiver is not None:
             work.receiver.flush_acks()
         channel.select()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ....engine import OutcomeCounter, OutgoingDelivery, SenderLink
+    from .....engine import OutcomeCounter, OutgoingDelivery, SenderLink
 
 
 class UntrackedRun:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from ....messaging import ACCEPTED, Outcome, Rejected, Returned, TransactionalState
-from ....types import Symbol
-from ..codes import as_error
+from .....messaging import ACCEPTED, Outcome, Rejected, Returned, TransactionalState
+from .....types import Symbol
+from ...codes import as_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ....engine import OutgoingDelivery
-    from ..message.to_basic import PublishTemplate
-    from ..wire.methods import BasicReturn
-
-    class Mapper(Protocol):
-        """A link that converts its messages."""
-
-        def map(self, payload: bytes) -> tuple[PublishTemplate, bytes]: ...
+    from .....engine import OutgoingDelivery
+    from ...wire.methods import BasicReturn
+    from .publish_writer import PublishWriter
 
 
 UNROUTABLE = (312, 313)
@@ -50,9 +45,9 @@ class Returnable:
         """Return how many publishes were added; they are kept, whatever became of them."""
         return self._count
 
-    def add(self, link: Mapper, delivery: OutgoingDelivery) -> None:
-        """Add a publish, newer than all others."""
-        route, body = link.map(delivery.payload)
+    def add(self, writer: PublishWriter, delivery: OutgoingDelivery) -> None:
+        """Add a publish of `writer`, newer than all others."""
+        route, body = writer.map(delivery.payload)
         self._count += 1
         for likeness in _likenesses(route.exchange, route.key, route.properties, body):
             self._alike.setdefault(likeness, deque()).append(delivery)
