@@ -80,11 +80,12 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
     """See `ReceiverLink` for the contract."""
 
     session: ClientLinkSession
+    terms: LinkTerms
     credit: int
 
     def __init__(self, session: ClientLinkSession, terms: LinkTerms, destination: str) -> None:
         super().__init__(session, terms.name)
-        self.terms: LinkTerms = terms
+        self.terms = terms
         self.destination = destination
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}
@@ -106,12 +107,12 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
 
     def take_large_messages(self) -> None:
         """Tell the engine how large the messages may be that come to this link."""
-        self.session.engine.take_messages_of(message_limit(self.terms.max_message_size if self.terms else None))
+        self.session.engine.take_messages_of(message_limit(self.terms.max_message_size))
 
     def begin(self) -> None:
         """Find the queue, or make one, then subscribe to it."""
         self.take_large_messages()
-        source = self.terms.source if self.terms is not None else None
+        source = self.terms.source
         if not isinstance(source, Source) or (source.address is None and not source.dynamic):
             self.session.after_round_trip(
                 self.attach_failed, Error("amqp:invalid-field", "a receiver needs a source with an address")
@@ -143,14 +144,12 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         return Address("", queue)
 
     def _found(self, address: Address) -> None:
-        assert self.terms is not None
         if self.detached:
             return
         self._queue = address.queue or ""
         self.session.run_commands(self._subscribe(), self._subscribed, self.attach_failed)
 
     def _subscribe(self) -> Commands:
-        assert self.terms is not None
         source = self.terms.source
         assert isinstance(source, Source)
         self._presettled = self.terms.settle_mode == "settled"
@@ -166,7 +165,6 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         )
 
     def _subscribed(self, _: object) -> None:
-        assert self.terms is not None
         if self.detached:
             self.session.invoke(MessageCancel(self.destination))
             return
@@ -253,7 +251,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
             raise SessionFault(ErrorCode.RESOURCE_LIMIT_EXCEEDED, f"a transfer to {self.destination!r} without credit")
         wire = number & 0xFFFF_FFFF
         settled = transfer.accept_mode == 1
-        limit = self.terms.max_message_size if self.terms is not None else None
+        limit = self.terms.max_message_size
         if assembly.excess:
             self._too_large(number, settled, limit)
             return
@@ -293,7 +291,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
             branch = self.session.transactions.open.find(state.txn_id)
             outcome = state.outcome
             branch.add(lambda: self._dispose(delivery, outcome), lambda: self.session.release(delivery.delivery_id))
-        elif self.terms is not None and self.terms.receiver_settle_mode == "second" and not settled:
+        elif self.terms.receiver_settle_mode == "second" and not settled:
             if delivery.state is None:
                 self.session.dispose_exactly(self, delivery, state)
             delivery.state = state

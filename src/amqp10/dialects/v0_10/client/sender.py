@@ -36,11 +36,12 @@ class ClientSender(LinkEndpoint, PlainSender):
     """See `SenderLink` for the contract."""
 
     session: ClientLinkSession
+    terms: LinkTerms
     frame_room = 0
 
     def __init__(self, session: ClientLinkSession, terms: LinkTerms) -> None:
         super().__init__(session, terms.name)
-        self.terms: LinkTerms = terms
+        self.terms = terms
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self._out = 0  # transfers that are not completed
         self._address: Address | None = None  # None: each message names it in its field `to`
@@ -51,7 +52,7 @@ class ClientSender(LinkEndpoint, PlainSender):
 
     def begin(self) -> None:
         """Find the node that messages go to, or make one."""
-        target = self.terms.target if self.terms is not None else None
+        target = self.terms.target
         assert isinstance(target, Target)
         if target.address is None and not target.dynamic:
             self.session.after_round_trip(self._found, None)
@@ -66,7 +67,6 @@ class ClientSender(LinkEndpoint, PlainSender):
         self.session.find(self, address, self._found)
 
     def _found(self, address: Address | None) -> None:
-        assert self.terms is not None
         self._address = address
         target = self.terms.target
         assert isinstance(target, Target)
@@ -133,7 +133,7 @@ class ClientSender(LinkEndpoint, PlainSender):
             raise LocalProtocolError("message_format must be 0 in AMQP 0-10")
         if self.credit <= 0:
             raise LocalProtocolError(f"no credit on the link {self._name!r}")
-        mode = self.terms.settle_mode if self.terms is not None else "mixed"
+        mode = self.terms.settle_mode
         if mode != "mixed" and settled != (mode == "settled"):
             raise LocalProtocolError(f"a delivery sent {'' if settled else 'un'}settled where the mode is {mode!r}")
 

@@ -66,11 +66,12 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator[Branch]):
     """The sending link to a coordinator; see `SenderLink`. What is sent on it becomes commands, never a transfer."""
 
     session: ClientLinkSession
+    terms: LinkTerms
     frame_room = 0
 
     def __init__(self, session: ClientLinkSession, terms: LinkTerms) -> None:
         super().__init__(session, terms.name)
-        self.terms: LinkTerms = terms
+        self.terms = terms
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
 
     def begin(self) -> None:
@@ -89,7 +90,6 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator[Branch]):
             yield DtxEnd(sentinel)
 
     def _ready(self, _: object) -> None:
-        assert self.terms is not None
         self.mark_attached(LinkTerms(self._name, self.terms.source, Coordinator(("amqp:local-transactions",))))
         if self.attached:
             self.session.engine.emit(CreditChanged(self))
