@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...engine import PendingRequest, RequestAnswered
 from ...errors import RequestRefused
+from .causes import as_exception
 
 if TYPE_CHECKING:
     from ...errors import AmqpError
@@ -52,7 +53,7 @@ class WaitingRequests:
 
     def refuse(self, error: Error, pending: PendingRequest[Any] | None = None) -> None:
         """Fail a request that the peer refused with `error`."""
-        self.fail(RequestRefused(str(error.condition), error.description, error.info), pending)
+        self.fail(as_exception(RequestRefused, error), pending)
 
     def fail(self, cause: AmqpError, pending: PendingRequest[Any] | None = None) -> None:
         """Fail a request, because of `cause`."""

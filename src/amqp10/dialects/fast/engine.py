@@ -25,6 +25,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, ConnectionClosed, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
+from .._kit.causes import as_exception
 from .._kit.engine import EngineBase
 from .codes import BAD_CONTENTS, OK, BadContents, code_of, error_of
 from .states import CONNECTION, OPEN, ConnectionState, Step
@@ -274,10 +275,7 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
 
     def _cause(self, code: int, text: str) -> AmqpError | None:
         """Return the exception for a close of the peer with this code and text."""
-        error = error_of(code, text)
-        if error is None:
-            return ConnectionClosed()
-        return ConnectionClosed(error.condition, error.description, error.info)
+        return as_exception(ConnectionClosed, error_of(code, text))
 
     def fail(self, error: AmqpError, reason: Error | None = None) -> None:
         """End the connection over `error` of the peer; first send a close with the reason, if one may still be sent."""

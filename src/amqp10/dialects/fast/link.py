@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from ..._machine import Machine
 from ...engine import LinkEnded
-from ...errors import EndpointError, LinkDetached
 from .._kit.links import PlainLink
 from .._kit.parents import EventSession
 from .states import LINK, LinkState, Step
@@ -14,7 +13,6 @@ from .states import LINK, LinkState, Step
 if TYPE_CHECKING:
     from ...engine import LinkTerms
     from ...errors import AmqpError
-    from ...messaging import Error
     from .session import EndpointEngine, SessionLink
 
 
@@ -68,8 +66,3 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
         self.session.links.pop(self, None)
         if not had_ended:
             self.engine.emit(LinkEnded(self, closed, cause))
-
-
-def link_cause(error: Error | None) -> EndpointError:
-    """Return the exception for a link that the peer ended with `error`."""
-    return LinkDetached() if error is None else LinkDetached(error.condition, error.description, error.info)

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from ..._machine import Machine
 from ...engine import Session, SessionUnmapped
-from ...errors import EndpointError, SessionEnded
 from .._kit.parents import Batcher, EventEngine
 from .states import SESSION, SessionState, Step
 
 if TYPE_CHECKING:
     from ...engine import OutgoingDelivery, SenderLink, SessionTerms
     from ...errors import AmqpError
-    from ...messaging import Error
     from .wire.command_table import Command
 
 
@@ -115,8 +113,3 @@ class SessionEndpoint(Session, Machine[SessionState]):
         for link in list(self.links):
             link.over(False, cause)
         self.engine.emit(SessionUnmapped(self, cause))
-
-
-def session_cause(error: Error | None) -> EndpointError:
-    """Return the exception for a session that the peer ended with `error`."""
-    return SessionEnded() if error is None else SessionEnded(error.condition, error.description, error.info)

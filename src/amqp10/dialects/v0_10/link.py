@@ -10,6 +10,7 @@ from ..._machine import Machine
 from ...engine import LinkAttached, LinkEnded, LinkTerms
 from ...errors import AmqpError, LinkDetached
 from ...messaging import Error
+from .._kit.causes import as_exception
 from .._kit.links import PlainLink, Unresumed
 from .._kit.parents import EventSession
 from .command_ids import CommandOwner
@@ -17,11 +18,6 @@ from .states import LINK, LinkState, Step
 
 _ATTACHED = frozenset({LinkState.ATTACHED, LinkState.CANCELLED})
 _DETACHED = frozenset({LinkState.DETACHING, LinkState.OVER})
-
-
-def cause_of(error: Error) -> LinkDetached:
-    """Return `error` as the exception that ends a link."""
-    return LinkDetached(str(error.condition), error.description, error.info)
 
 
 class EndpointSession(EventSession, Protocol):
@@ -80,7 +76,7 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
 
     def attach_failed(self, error: Error) -> None:
         """End the link, for it can not be attached."""
-        self.end(True, cause_of(error))
+        self.end(True, as_exception(LinkDetached, error))
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         """End the link. With an error a server ends the session: 0-10 can not tell the peer that one link ended."""

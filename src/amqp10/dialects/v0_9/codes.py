@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from ...errors import AmqpError, EndpointError, RemoteProtocolError
+from ...errors import RemoteProtocolError
 from ...messaging import Error
 from ...types import Symbol
 from .._kit.reply_codes import CODES_0_9, TEXTS_0_9, reply_text
@@ -61,11 +61,6 @@ def as_error(code: int, text: str, class_id: int = 0, method_id: int = 0) -> Err
     if class_id or method_id:
         info |= {Symbol("class-id"): class_id, Symbol("method-id"): method_id}
     return Error(condition_of(code), text or None, info)
-
-
-def as_exception(kind: type[EndpointError], error: Error) -> AmqpError:
-    """Return `error` as an exception of the type `kind`."""
-    return kind(error.condition, error.description, error.info)
 
 
 def text_of_fault(fault: Fault) -> str:

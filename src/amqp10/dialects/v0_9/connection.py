@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ..._version import __version__
 from ...engine import Dispatcher, Handlers
 from ...errors import AmqpError, ConnectionClosed
-from .codes import Fault, as_error, as_exception
+from .._kit.causes import as_exception, end_cause
+from .codes import Fault, as_error
 from .states import Step
 from .wire.methods import (
     ConnectionClose,
@@ -109,7 +110,7 @@ class Connection(Dispatcher, ABC):
     def cause_of(self, method: ConnectionClose) -> AmqpError | None:
         """Return the error with which the peer closed; None if this side had closed, too."""
         if method.reply_code in (0, 200):
-            return ConnectionClosed() if not self.engine.closing else None
+            return end_cause(ConnectionClosed, None, asked=self.engine.closing)
         error = as_error(method.reply_code, method.reply_text, method.class_id, method.method_id)
         return as_exception(ConnectionClosed, error)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..._machine import Machine
 from ...engine import ConnectionOpened, ConnectionTerms, SessionBegun, SessionTerms
 from ...errors import AmqpError, ConnectionClosed, LocalProtocolError, RemoteProtocolError
+from .._kit.causes import as_exception, end_cause
 from .session import SessionEndpoint
 from .states import CONNECTION, TRANSPORT_LOST, ConnectionState, Step
 from .wire.performatives import Begin, Close, Open
@@ -261,16 +262,12 @@ class ConnectionEndpoint(Machine[ConnectionState]):
     def _receive_close(self, frame: Close) -> None:
         if frame.error is not None and self.engine.remote is None:
             # Out of order, yet the reason in it is worth more than that it is.
-            self.engine.finish(ConnectionClosed(frame.error.condition, frame.error.description, frame.error.info))
+            self.engine.finish(as_exception(ConnectionClosed, frame.error))
             return
         if self.state is ConnectionState.OPEN_RCVD:  # open and close came together (§2.4.6 CLOSE PIPE)
             self.send_open(self.engine.terms)
         self.advance(Step.RECEIVE_CLOSE)
-        cause: AmqpError | None = None
-        if frame.error is not None:
-            cause = ConnectionClosed(frame.error.condition, frame.error.description, frame.error.info)
-        elif self.state is ConnectionState.CLOSE_RCVD:
-            cause = ConnectionClosed()
+        cause = end_cause(ConnectionClosed, frame.error, asked=self.state is not ConnectionState.CLOSE_RCVD)
         if self.state is ConnectionState.CLOSE_RCVD:
             self.send_close(None)
         self.engine.finish(cause)

@@ -16,6 +16,7 @@ from ...engine import Dispatcher, Handlers, LinkAttached, LinkTerms, SessionTerm
 from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
 from ...types import SERIAL_MASK, Described
+from .._kit.causes import end_cause
 from .endpoints.dispositions import Dispositions
 from .endpoints.receiver import ReceiverEndpoint
 from .endpoints.sender import SenderEndpoint
@@ -461,13 +462,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
         link = self._by_remote_handle.get(frame.handle)
         if link is None:
             raise self._unattached(frame.handle, "detach")
-        error = frame.error
-        cause: AmqpError | None = None
-        if error is not None:
-            cause = LinkDetached(error.condition, error.description, error.info)
-        elif not link.detach_sent:
-            cause = LinkDetached()
-        link.receive_detach(frame.closed, cause)
+        link.receive_detach(frame.closed, end_cause(LinkDetached, frame.error, asked=link.detach_sent))
 
     def forget(self, link: LinkCore, *, lingers: bool) -> None:
         self.release_handle(link)
@@ -495,12 +490,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
             self.begin()
         was = self.state
         self.advance(Step.RECEIVE_END)
-        error = frame.error
-        cause: AmqpError | None = None
-        if error is not None:
-            cause = SessionEnded(error.condition, error.description, error.info)
-        elif was in (SessionState.MAPPED, SessionState.CLOSING):
-            cause = SessionEnded()
+        cause = end_cause(SessionEnded, frame.error, asked=was not in (SessionState.MAPPED, SessionState.CLOSING))
         if self.state is SessionState.END_RCVD:
             self._end(None)
         self.connection.unmap(self)

@@ -18,13 +18,12 @@ from ....engine import (
 from ....errors import (
     AmqpError,
     AuthenticationFailed,
-    ConnectionClosed,
     LocalProtocolError,
     RemoteProtocolError,
     Unsupported,
 )
 from ..._kit.coordinators import OpenTransactions
-from ..codes import REFUSED, error_of
+from ..codes import REFUSED
 from ..engine import FastEngine, is_done
 from ..login import ClientLogin
 from ..states import ConnectionState, Step
@@ -186,10 +185,7 @@ class ClientEngine(FastEngine):
             reason = f"the server refused the credentials ({self._login.mechanism})"
             if code == REFUSED:
                 return AuthenticationFailed(f"{reason}: {text}" if text else reason, 1)
-        error = error_of(code, text)
-        if error is None:
-            return ConnectionClosed()
-        return ConnectionClosed(error.condition, error.description, error.info)
+        return super()._cause(code, text)
 
     # Sessions
 

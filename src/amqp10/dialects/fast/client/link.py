@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import Handlers, LinkAttached
+from ....errors import LinkDetached
+from ..._kit.causes import as_exception, end_cause
 from ..._kit.links import Unresumed
-from ..link import LinkEndpoint, link_cause
+from ..link import LinkEndpoint
 from ..message.destinations import termini_of
 from ..states import Step
 from ..wire.commands import HandleCreated
@@ -67,7 +69,7 @@ class ClientLink(LinkEndpoint, HandleOwner):
         """
         if error is not None:
             self.channel.close()
-            self.over(True, link_cause(error))
+            self.over(True, as_exception(LinkDetached, error))
 
     def _on_created(self, handle: ClientHandle, command: HandleCreated, content: bytes) -> None:
         self.created = command.dest_name
@@ -118,4 +120,4 @@ class ClientLink(LinkEndpoint, HandleOwner):
         self._on_channel_closed(error, requested)
 
     def _on_channel_closed(self, error: Error | None, requested: bool) -> None:
-        self.over(self._closed, None if requested and error is None else link_cause(error))
+        self.over(self._closed, end_cause(LinkDetached, error, asked=requested))

@@ -23,13 +23,13 @@ from ....engine import (
     LinkTerms,
     PartsReceived,
 )
-from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, Unsupported
+from ....errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, Unsupported
 from ....messaging import Accepted, Error, Modified, Released, Source, TransactionalState
 from ....types import Symbol
+from ..._kit.causes import as_exception
 from ..._kit.links import PlainReceiver
 from ..._kit.message_limits import limit_hint, message_limit, partial_limit
 from ..codes import BadContents
-from ..link import link_cause
 from ..message.destinations import apply_filters, identifier_of
 from ..message.from_head import payload_of, stream_front
 from ..restart import kept_part, known_by, parts_of
@@ -239,7 +239,7 @@ class ClientReceiver(ClientLink, PlainReceiver):
         """End the link, for what comes is not taken."""
         self.acks.finish()
         self.handle.close(error)
-        self.over(True, link_cause(error))
+        self.over(True, as_exception(LinkDetached, error))
 
     def _keep_part(self, assembly: Assembly | None) -> bool:
         """Count what is kept of an incomplete message, None for nothing; return False if that ends the link."""

@@ -15,9 +15,10 @@ from ....engine import (
     SessionTerms,
     WindowOpened,
 )
-from ....errors import LocalProtocolError
+from ....errors import LocalProtocolError, SessionEnded
 from ....messaging import Error
-from ..session import SessionEndpoint, session_cause
+from ..._kit.causes import as_exception
+from ..session import SessionEndpoint
 from ..states import Step
 from .attach import receiver, sender
 from .channel import ClientChannel
@@ -121,4 +122,4 @@ class ClientSession(SessionEndpoint):
 
     def _finish(self, error: Error | None, *, peer: bool = True) -> None:
         self.engine.forget(self)
-        self.over(session_cause(error) if peer else None)
+        self.over(as_exception(SessionEnded, error) if peer else None)

@@ -7,11 +7,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ....engine import Dispatcher, Handlers, LinkTerms, OutgoingDelivery, SessionTerms, SessionUnmapped
-from ....errors import LocalProtocolError
+from ....errors import LocalProtocolError, SessionEnded
 from ....messaging import ACCEPTED, DeliveryState, Error, TransactionalState
 from ....types import Symbol, serial_add, serial_lt
+from ..._kit.causes import as_exception
 from ..codes import OK, code_of, error_of
-from ..session import SessionEndpoint, session_cause
+from ..session import SessionEndpoint
 from ..states import SessionState, Step
 from ..wire.commands import (
     ChannelAck,
@@ -217,7 +218,7 @@ class ServerSession(Dispatcher, SessionEndpoint):
         if not self.may(Step.RECEIVE_CHANNEL_CLOSE):
             return
         requested = self.closing
-        cause = None if requested else session_cause(error_of(command.reply_code, command.reply_text))
+        cause = None if requested else as_exception(SessionEnded, error_of(command.reply_code, command.reply_text))
         self._take_work()
         for handle in list(self.handles):
             handle.leave(cause)

@@ -24,6 +24,7 @@ from ....engine import (
 from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ....messaging import ACCEPTED, RELEASED, Error, Modified, NoLocal, Rejected, Selector, Source
 from ....types import SERIAL_MASK, Symbol
+from ..._kit.causes import as_exception
 from ..._kit.id_order import IdOrder
 from ..codes import CLIENTS_REJECT, UNSPECIFIED, ErrorCode, SessionFault, condition, error_from, execution_code
 from ..command_ids import chunks, ids_in, to_ranges, unwrap_serial
@@ -463,7 +464,7 @@ class ServerSession(SessionEndpoint):
     def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
         if self.ended_locally or pending.answered:
             return
-        pending.fail(SessionEnded(str(error.condition), error.description, error.info))
+        pending.fail(as_exception(SessionEnded, error))
         number, command, _ = self._owner_requests.pop(pending)
         self.fail(SessionFault(execution_code(error), error.description or str(error.condition)), number, command)
 

@@ -21,9 +21,9 @@ from ....engine import (
 )
 from ....errors import AmqpError, LinkDetached, RemoteProtocolError
 from ....messaging import Error, Source, Target, TransactionalState
+from ..._kit.causes import end_cause
 from ..._kit.links import Unresumed
 from ..channel import Channel, ChannelUser
-from ..codes import as_exception
 from ..link import LinkEndpoint
 from ..states import LinkState, Step
 from ..wire.methods import ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare, QueueDeclareOk
@@ -194,12 +194,7 @@ class ClientLink(LinkEndpoint, ChannelUser):
         self.end(True, error)
 
     def closed(self, error: Error | None) -> None:
-        cause: AmqpError | None = None
-        if error is not None:
-            cause = as_exception(LinkDetached, error)
-        elif self.state is not LinkState.DETACHING:
-            cause = LinkDetached()  # the peer closed the channel, and with reply code 200
-        self.end(True, cause)
+        self.end(True, end_cause(LinkDetached, error, asked=self.state is LinkState.DETACHING))
         self.session.channel_gone(self.channel)
 
     def over(self, error: AmqpError | None) -> None:

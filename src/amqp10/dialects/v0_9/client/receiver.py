@@ -26,12 +26,13 @@ from ....engine import (
 from ....errors import AmqpError, LinkDetached, LocalProtocolError
 from ....messaging import Accepted, DeliveryState, Source, TransactionalState
 from ....messaging.payloads import ForeignPayload
+from ..._kit.causes import as_exception
 from ..._kit.lazy_deliveries import LazyReceiver
 from ..._kit.links import PlainReceiver
 from ..._kit.message_limits import limit_hint, message_limit
 from ..acks import ACCEPT, REQUEUE, AckBatcher, NoAcks, outcome, verb_of
 from ..channel import Channel
-from ..codes import Fault, as_error, as_exception
+from ..codes import Fault, as_error
 from ..message.from_basic import read_route
 from ..message.streams import place_after, place_of
 from ..requests import LimitUnsettled

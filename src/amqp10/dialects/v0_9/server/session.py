@@ -19,9 +19,10 @@ from ....engine import (
 )
 from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ....messaging import ACCEPTED, Error, Rejected
+from ..._kit.causes import end_cause
 from ..._kit.message_limits import message_limit
 from ..acks import SIZE
-from ..codes import SOFT, Fault, as_exception, code_of, text_of
+from ..codes import SOFT, Fault, code_of, text_of
 from ..message.places import DIRECT_REPLY
 from ..session import SessionEndpoint
 from ..states import ChannelState, Step
@@ -343,7 +344,7 @@ class ServerSession(SessionEndpoint, ServerChannelUser):
             self.publisher.drop()
 
     def closed(self, error: Error | None) -> None:
-        cause = None if error is None else as_exception(SessionEnded, error)
+        cause = end_cause(SessionEnded, error, asked=True)
         self._end_links(cause)
         self.advance(Step.FINISH)
         self.connection.forget(self)
