@@ -17,7 +17,7 @@ from ...engine import (
     SenderLink,
 )
 from ...errors import LocalProtocolError
-from ...messaging import DeliveryState, Error
+from ...messaging import DeliveryState, Error, TransactionalState
 
 if TYPE_CHECKING:
     from .parents import EventSession
@@ -86,6 +86,11 @@ class Unresumed:
     def __init__(self, resuming: Iterable[Any] | None) -> None:
         self.deliveries: list[Any] = [each for each in resuming or () if not each.local_settled]
 
+    def beside(self, unsettled: Mapping[bytes, Any]) -> list[Any]:
+        """Return what another link has to resume: these, and those of `unsettled` that are in no transaction."""
+        own = [each for each in unsettled.values() if not isinstance(each.state, TransactionalState)]
+        return self.deliveries + own
+
     def report(self, link: PlainLink) -> None:
         """Tell the owner of `link`, which has just been attached."""
         if self.deliveries:
@@ -117,6 +122,20 @@ class PlainSender(PlainLink, SenderLink):
             self._next_tag += 1
             if tag not in self.unsettled:
                 return tag
+
+    def check_sendable(self, settled: bool) -> None:
+        """Check that a message can be sent now.
+
+        Raises:
+            LocalProtocolError: the link is not attached, has no credit, or sends messages `settled` otherwise.
+        """
+        self.check_attached()
+        if self.credit <= 0:
+            raise LocalProtocolError(f"no credit on the link {self._name!r}")
+        if self.terms is not None and self.terms.settle_mode == ("unsettled" if settled else "settled"):
+            raise LocalProtocolError(
+                f"the link's settle mode is {self.terms.settle_mode!r}: send with settled={not settled}"
+            )
 
     def check_tag(self, tag: bytes) -> None:
         """Check that a delivery can have this tag.

@@ -125,17 +125,11 @@ class ClientSender(ClientLink, PlainSender):
         return delivery
 
     def _check_sendable(self, settled: bool) -> None:
-        self.check_attached()
         if self._outflow is not None or self._collected is not None:
             raise LocalProtocolError(
                 "the delivery before is not complete: call send_more() to its end, or abort() it first"
             )
-        if self.credit <= 0:
-            raise LocalProtocolError(f"no credit on the link {self._name!r}")
-        if self.terms.settle_mode == ("unsettled" if settled else "settled"):
-            raise LocalProtocolError(
-                f"settled={settled} does not fit the link's settle mode {self.terms.settle_mode!r}"
-            )
+        self.check_sendable(settled)
 
     def _write(self, delivery: OutgoingDelivery, payload: bytes) -> None:
         """Send a whole message."""

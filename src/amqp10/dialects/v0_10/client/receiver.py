@@ -316,8 +316,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         self.session.settlement(self, delivery)
 
     def suspended(self) -> list[Any]:
-        own = [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
-        return self._unresumed.deliveries + own
+        return self._unresumed.beside(self.unsettled)
 
     # The end
 

@@ -126,16 +126,11 @@ class ClientSender(LinkEndpoint, PlainSender):
             raise LocalProtocolError(f"the message cannot be sent in AMQP 0-10: {error}") from error
 
     def _check_sendable(self, settled: bool, more: bool, message_format: int) -> None:
-        self.check_attached()
         if more:
             raise LocalProtocolError("AMQP 0-10 cannot send a message in parts: send it in one call")
         if message_format:
             raise LocalProtocolError("message_format must be 0 in AMQP 0-10")
-        if self.credit <= 0:
-            raise LocalProtocolError(f"no credit on the link {self._name!r}")
-        mode = self.terms.settle_mode
-        if mode != "mixed" and settled != (mode == "settled"):
-            raise LocalProtocolError(f"a delivery sent {'' if settled else 'un'}settled where the mode is {mode!r}")
+        self.check_sendable(settled)
 
     def _send_later(self, delivery: OutgoingDelivery, written: WrittenMessage, branch: Branch) -> None:
         """Keep a message of a transaction until its commit, and tell the provisional outcome "accepted"."""
@@ -191,8 +186,7 @@ class ClientSender(LinkEndpoint, PlainSender):
     # What an earlier attachment left
 
     def suspended(self) -> list[Any]:
-        own = [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
-        return self._unresumed.deliveries + own
+        return self._unresumed.beside(self.unsettled)
 
     def resend(self, delivery: OutgoingDelivery) -> None:
         if delivery.local_settled or not self.attached:

@@ -20,7 +20,7 @@ from ....engine import (
     route_address,
 )
 from ....errors import AmqpError, LinkDetached, RemoteProtocolError
-from ....messaging import Error, Source, Target, TransactionalState
+from ....messaging import Error, Source, Target
 from ..._kit.causes import end_cause
 from ..._kit.links import Unresumed
 from ..channel import Channel, ChannelUser
@@ -175,8 +175,7 @@ class ClientLink(LinkEndpoint, ChannelUser):
     # Detaching
 
     def suspended(self) -> list[Any]:
-        found = [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
-        return self._unresumed.deliveries + found
+        return self._unresumed.beside(self.unsettled)
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if not self.ended:

@@ -7,7 +7,7 @@ while the peer takes no messages: `connection.blocked`, or `channel.flow`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import (
     CreditChanged,
@@ -56,7 +56,6 @@ class ClientSender(ClientLink, PlainSender):
         self._withheld = WINDOW  # credit to grant once the peer takes messages
         self._paused = False  # by channel.flow
         self._confirmed = terms.settle_mode != "settled"
-        self._may_settle = terms.settle_mode != "unsettled"
         self._confirms = Confirms(self, session.engine, self._add_credit)
 
     @property
@@ -136,10 +135,8 @@ class ClientSender(ClientLink, PlainSender):
         batchable: bool = False,
         more: bool = False,
     ) -> OutgoingDelivery:
-        if self.credit <= 0 or not self.attached or more or (settled and not self._may_settle):
-            self._refuse(more)
-        if not settled and not self._confirmed:
-            raise LocalProtocolError("the link's settle mode is 'settled': send with settled=True")
+        if self.credit <= 0 or not self.attached or more or settled is self._confirmed:
+            self._check_sendable(settled, more)
         if tag is None:
             tag = self._confirms.new_tag()
         else:
@@ -186,17 +183,12 @@ class ClientSender(ClientLink, PlainSender):
         untracked[-1].payloads.append(payload)
         return None
 
-    def _refuse(self, more: bool) -> NoReturn:
-        """Raise the reason why a message cannot be sent now."""
-        if not self.attached:
-            raise LocalProtocolError(f"the link {self.name!r} is not attached")
+    def _check_sendable(self, settled: bool, more: bool) -> None:
         if more:
             raise LocalProtocolError(
                 "AMQP 0-9-1 can stream only a body of known size: give `size`, or send the message in one call"
             )
-        if self.credit <= 0:
-            raise LocalProtocolError(f"no credit on the link {self.name!r}")
-        raise LocalProtocolError("the link's settle mode is 'unsettled': send with settled=False")
+        self.check_sendable(settled)
 
     def publish(self, delivery: OutgoingDelivery, payload: bytes) -> None:
         """Write a message and keep its delivery."""
