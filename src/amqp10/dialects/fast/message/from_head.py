@@ -35,7 +35,7 @@ from .header_names import (
     WHOLE,
     is_reserved,
 )
-from .header_values import NOTHING, from_header, moment
+from .header_values import NOTHING, from_header, read_moment
 from .to_head import readable
 
 
@@ -206,7 +206,7 @@ def _read(head: MessageHead, mime_type: str, encoding: str) -> Message:
         if isinstance(headers.get(header), str):
             setattr(message, name, headers.pop(header))
     for name, header in MOMENTS.items():
-        if (when := moment(headers.get(header))) is not None:
+        if (when := read_moment(headers.get(header))) is not None:
             setattr(message, name, when)
             del headers[header]
     if isinstance(headers.get(CORRELATION_ID), str):

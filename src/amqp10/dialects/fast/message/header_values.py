@@ -15,8 +15,8 @@ from uuid import UUID
 
 from ....errors import EncodeError
 from ....types import Char, Decimal32, Decimal64, Int, Symbol, Timestamp
-from ..._kit.moments import EPOCH
-from ..wire.values import Seconds, as_text, decimal_parts
+from ..._kit.values import EPOCH, moment, split_decimal, text_or_octets
+from ..wire.values import Seconds
 
 _INEXACT_TYPES: Final = (Symbol, Char, Decimal32, Decimal64, Timestamp)
 NOTHING: Final[Any] = object()
@@ -29,7 +29,7 @@ def to_header(value: Any) -> tuple[Any, bool]:
     if isinstance(value, str):
         return str(value), exact
     if isinstance(value, bytes):
-        text = as_text(value)
+        text = text_or_octets(value)
         return text, isinstance(text, bytes)
     if isinstance(value, bool):
         return int(value), False
@@ -43,10 +43,11 @@ def to_header(value: Any) -> tuple[Any, bool]:
         return (Seconds(seconds), not rest) if seconds >= 0 else (NOTHING, False)
     if isinstance(value, Decimal):
         try:
-            decimal_parts(value)
+            _, places = split_decimal(value, 32)
         except EncodeError:
             return str(value), False
-        return Decimal(value), exact and not (value.is_signed() and not value)
+        same = value.as_tuple().exponent == -places  # a table has no positive exponents
+        return Decimal(value), exact and same and not (value.is_signed() and not value)
     if isinstance(value, float | UUID):
         return str(value), False
     return NOTHING, False
@@ -55,16 +56,13 @@ def to_header(value: Any) -> tuple[Any, bool]:
 def from_header(value: Any) -> Any:
     """Return a table's value in AMQP 1.0's types; `NOTHING` for tables and for times that a datetime cannot hold."""
     if isinstance(value, Seconds):
-        try:
-            return EPOCH + timedelta(seconds=int(value))
-        except OverflowError:
-            return NOTHING
+        return read_moment(value) or NOTHING
     if isinstance(value, dict):
         return NOTHING
     return Int(value) if isinstance(value, int) else value
 
 
-def moment(value: Any) -> datetime | Timestamp | None:
+def read_moment(value: Any) -> datetime | None:
     """Return the time that a header holds; None for a header of another type, or a time that a datetime cannot hold."""
-    found = from_header(value) if isinstance(value, Seconds) else None
+    found = moment(value * 1000) if isinstance(value, Seconds) else None
     return found if isinstance(found, datetime) else None

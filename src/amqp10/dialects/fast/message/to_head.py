@@ -23,8 +23,9 @@ from uuid import UUID
 from ....errors import AmqpError, DecodeError
 from ....messaging import Data, Message, data_head
 from ....types import ULong
+from ..._kit.values import text_or_octets
 from ..wire.commands import MessageHead
-from ..wire.values import MAX_SHORTSTR, Table, as_text, read_table
+from ..wire.values import MAX_SHORTSTR, Table, read_table
 from .header_names import (
     CONTENT_TYPE,
     CORRELATION_ID,
@@ -135,7 +136,7 @@ def readable(message: Message) -> tuple[MessageHead, bool]:
         headers[CORRELATION_ID] = correlation
         exact = exact and same
     if message.user_id is not None:
-        headers[USER_ID] = as_text(message.user_id)
+        headers[USER_ID] = text_or_octets(message.user_id)
     if message.group_sequence is not None:
         headers[GROUP_SEQUENCE] = _number(message.group_sequence)
     exact = _write_types(head, message) and exact

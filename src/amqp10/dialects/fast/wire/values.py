@@ -15,11 +15,10 @@ from struct import Struct
 from typing import Any, Final
 
 from ....errors import DecodeError, EncodeError
+from ..._kit.values import MAX_DEPTH, split_decimal, text_or_octets
 
 MAX_SHORTSTR: Final = 255
 MAX_LONGSTR: Final = 0xFFFF
-MAX_DEPTH: Final = 32
-"""Tables in tables."""
 
 _LONG: Final = Struct(">I")
 _INT: Final = Struct(">i")
@@ -104,7 +103,7 @@ def _read_value(kind: bytes, data: bytes, at: int, end: int, depth: int) -> tupl
     if stop > end:
         raise DecodeError("a value in a table runs past its end")
     if kind == b"S":
-        return as_text(data[at + 4 : stop]), stop
+        return text_or_octets(data[at + 4 : stop]), stop
     if kind == b"I":
         return _INT.unpack_from(data, at)[0], stop
     if kind == b"D":
@@ -118,14 +117,6 @@ def _read_value(kind: bytes, data: bytes, at: int, end: int, depth: int) -> tupl
 
 
 _SIZES: Final = {b"I": 4, b"D": 5, b"T": 8}
-
-
-def as_text(octets: bytes) -> str | bytes:
-    """Return a str if the octets are UTF-8, else the octets."""
-    try:
-        return octets.decode()
-    except UnicodeDecodeError:
-        return octets
 
 
 # Writing
@@ -191,23 +182,9 @@ def write_value(value: Any, depth: int = 1) -> bytes:
     if isinstance(value, int) and not isinstance(value, bool | Seconds) and -(1 << 31) <= value < 1 << 31:
         return b"I" + _INT.pack(value)
     if isinstance(value, Decimal):
-        number, places = decimal_parts(value)
+        number, places = split_decimal(value, 32)
         return b"D" + _DECIMAL.pack(places, number)
     if isinstance(value, dict):
         raw = _write_entries(value, depth + 1)
         return b"F" + _LONG.pack(len(raw)) + raw
     raise EncodeError(f"a table cannot hold {value!r:.60}")
-
-
-def decimal_parts(value: Decimal) -> tuple[int, int]:
-    """Return the digits of a decimal as one number, and its decimal places.
-
-    Raises:
-        EncodeError: the digits do not fit 32 bits with a sign, or the places are not from 0 to 255.
-    """
-    sign, digits, exponent = value.as_tuple()
-    if isinstance(exponent, int) and -255 <= exponent <= 0 and len(digits) <= 10:
-        number = int("".join(map(str, digits))) * (-1 if sign else 1)
-        if -(1 << 31) <= number < 1 << 31:
-            return number, -exponent
-    raise EncodeError(f"{value} does not fit a decimal of 32 bits and 0 to 255 places")

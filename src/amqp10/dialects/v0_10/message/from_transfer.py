@@ -13,7 +13,7 @@ from ....messaging import AmqpValue, Data, Message
 from ....messaging.sections import BODY as BODY_CODES
 from ....messaging.sections import FOOTER, scan, write_body, write_head, write_map
 from ....types import Symbol, Timestamp, ULong
-from ..._kit.moments import EPOCH, SINCE_1973
+from ..._kit.values import SINCE_1973, moment, text_or_octets
 from ..wire.commands import DeliveryProperties, MessageProperties, ReplyTo
 from ..wire.struct import decode_header
 from ..wire.values import encode_map, read_list, read_map
@@ -190,10 +190,7 @@ class _Reader:
             return None  # 0 means that there is no moment: Broker-J sends it so, and Qpid's clients read it so
         elif abs(value) < SINCE_1973:
             value *= 1000
-        try:
-            return EPOCH + timedelta(milliseconds=value)
-        except OverflowError:
-            return Timestamp(value)
+        return moment(value)
 
     def _properties(self) -> None:
         properties, fields = self.properties, self.fields
@@ -263,12 +260,7 @@ def _id(kept: Any, field: Any) -> Any:
 
 def _text(value: Any) -> Any:
     """Return octets as text if they are UTF-8; any other value as it is."""
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value
+    return text_or_octets(value) if isinstance(value, bytes) else value
 
 
 def _adds_up(sizes: list[Any], total: int) -> bool:

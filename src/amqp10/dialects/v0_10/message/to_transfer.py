@@ -17,7 +17,7 @@ from ....errors import DecodeError, EncodeError
 from ....messaging import AmqpSequence, AmqpValue, Data, Message
 from ....messaging.sections import APPLICATION_PROPERTIES, FOOTER, MESSAGE_ANNOTATIONS, write_body, write_map
 from ....types import Int, UInt, ULong
-from ..._kit.moments import SINCE_1973, milliseconds
+from ..._kit.values import SINCE_1973, milliseconds, text_or_octets
 from ..wire.commands import DeliveryProperties, MessageProperties, ReplyTo
 from ..wire.values import encode_value, read_map
 from .header_values import (
@@ -251,7 +251,8 @@ class _Writer:
         octets = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
         if len(octets) <= 0xFFFF:
             properties.correlation_id = octets
-        if len(octets) > 0xFFFF or (not isinstance(value, str) and (not isinstance(value, bytes) or _is_text(octets))):
+        is_text = isinstance(text_or_octets(octets), str)
+        if len(octets) > 0xFFFF or (not isinstance(value, str) and (not isinstance(value, bytes) or is_text)):
             self._keep("correlation-id", _id(value))
 
     def _reply_to(self, properties: MessageProperties, text: str) -> None:
@@ -356,11 +357,3 @@ class _Writer:
 def _id(value: Any) -> Any:
     """Return a message-id in a type that a header can have."""
     return ULong(value) if isinstance(value, int) else value
-
-
-def _is_text(octets: bytes) -> bool:
-    try:
-        octets.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -25,9 +25,7 @@ from uuid import UUID
 
 from ....errors import DecodeError, EncodeError
 from ....types import Byte, Char, Decimal32, Decimal64, Float, Int, Short, Timestamp, UByte, UInt, ULong, UShort
-from ..._kit.moments import EPOCH
-
-MAX_DEPTH: Final = 32
+from ..._kit.values import EPOCH, MAX_DEPTH, moment, split_decimal
 
 
 class Raw:
@@ -79,11 +77,7 @@ Reader = Callable[[bytes], Any]
 
 
 def _moment(octets: bytes) -> Any:
-    seconds = int.from_bytes(octets, "big", signed=True)
-    try:
-        return EPOCH + timedelta(seconds=seconds)
-    except OverflowError:
-        return Timestamp(seconds * 1000)
+    return moment(int.from_bytes(octets, "big", signed=True) * 1000)
 
 
 def _number(kind: Callable[[int], Any], signed: bool) -> Reader:
@@ -317,18 +311,9 @@ def _datetime(value: datetime) -> bytes:
 
 
 def _scaled(width: int) -> Writer:
-    integer = _integer(width, True)
-
     def write(value: Decimal) -> bytes:
-        sign, digits, exponent = value.as_tuple()
-        if isinstance(exponent, str):
-            raise EncodeError(f"{value} is not a number")
-        if (not digits or digits == (0,)) and exponent > 0:
-            exponent = 0
-        if not -255 <= exponent <= 20:  # a number with more than 20 digits fits neither type
-            raise EncodeError(f"{value} has an exponent that does not fit")
-        mantissa = int("".join(map(str, digits)) or "0") * (10**exponent if exponent > 0 else 1)
-        return bytes([max(-exponent, 0)]) + integer(-mantissa if sign else mantissa)
+        number, places = split_decimal(value, 8 * width)
+        return bytes((places,)) + number.to_bytes(width, "big", signed=True)
 
     return write
 

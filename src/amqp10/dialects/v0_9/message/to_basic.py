@@ -13,7 +13,7 @@ from ....errors import DecodeError, EncodeError
 from ....messaging import Data, Message
 from ....messaging.sections import DATA_HEADS
 from ....types import Int, Timestamp
-from ..._kit.moments import milliseconds
+from ..._kit.values import milliseconds
 from ..wire.draft import Content
 from ..wire.properties import BasicProperties
 from ..wire.tables import Latin1, Tables

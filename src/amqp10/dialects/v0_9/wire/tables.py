@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -38,12 +38,10 @@ from ....types import (
     ULong,
     UShort,
 )
-from ..._kit.moments import EPOCH, SINCE_1973, milliseconds
+from ..._kit.values import MAX_DEPTH, SINCE_1973, milliseconds, moment, split_decimal, text_or_octets
 
 Writer = Callable[[bytearray, Any], None]
 
-MAX_DEPTH: Final = 32
-_LAST: Final = 253_402_300_799  # the last second that a datetime can say
 _MAX_MS: Final = 0x7FFF_FFFF_FFFF_FFFF
 _NAME: Final = re.compile(r"[A-Za-z$#][A-Za-z0-9$#_]{0,127}\Z")
 
@@ -126,22 +124,9 @@ def seconds(value: datetime | Timestamp) -> int:
     return whole
 
 
-def moment(whole: int) -> datetime | Timestamp:
-    """Return the moment that is `whole` seconds after the beginning of 1970."""
-    return EPOCH + timedelta(seconds=whole) if whole <= _LAST else Timestamp(min(whole * 1000, _MAX_MS))
-
-
 def _write_decimal(out: bytearray, value: Decimal) -> None:
-    if not value.is_finite():
-        raise EncodeError(f"{value!r} has no encoding in a field table")
-    sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    number = int("".join(map(str, digits))) * (-1 if sign else 1)
-    if exponent > 0:
-        number, exponent = number * 10 ** min(exponent, 20), 0
-    if not (0 <= -exponent <= 255 and -0x8000_0000 <= number < 0x8000_0000):
-        raise EncodeError(f"{value!r} does not fit a decimal of a field table: 32 bits, 255 places")
-    out += struct.pack(">cBi", b"D", -exponent, number)
+    number, places = split_decimal(value, 32)
+    out += struct.pack(">cBi", b"D", places, number)
 
 
 class Tables:
@@ -228,11 +213,8 @@ class Tables:
 
     def moment(self, number: int) -> datetime | Timestamp:
         """Return the moment that a written number stands for."""
-        if not self._in_milliseconds or number < SINCE_1973:
-            return moment(number)
-        if number > _LAST * 1000:
-            return Timestamp(min(number, _MAX_MS))
-        return EPOCH + timedelta(milliseconds=number)
+        is_seconds = not self._in_milliseconds or number < SINCE_1973
+        return moment(min(number * 1000 if is_seconds else number, _MAX_MS))
 
     def nearest(self, value: datetime | Timestamp) -> datetime | Timestamp:
         """Return a moment as it comes back from a table.
@@ -396,14 +378,6 @@ def _text(data: bytes, start: int, stop: int, end: int) -> str:
     return read_text(data[start:stop])
 
 
-def _long_string(data: bytes) -> str | bytes:
-    """Return text, or bytes if it is not UTF-8: peers that have no other type put binary in these, too."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data
-
-
 def _fixed(layout: str, convert: Callable[[Any], Any]) -> tuple[Callable[[bytes, int], Any], int, Callable[[Any], Any]]:
     compiled = struct.Struct(f">{layout}")
     return compiled.unpack_from, compiled.size, convert
@@ -428,7 +402,7 @@ _FIXED: Final = {
     )
 }
 _SIZED: Final[dict[int, Callable[[bytes], Any]]] = {
-    ord("S"): _long_string,
+    ord("S"): text_or_octets,
     ord("x"): bytes,
     ord("c"): lambda data: data.decode("latin-1"),
     ord("C"): lambda data: data.decode("utf-16-be", "replace"),
