@@ -28,6 +28,7 @@ from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicConsume,
     BasicDeliver,
+    BasicNack,
     BasicPublish,
     BasicReject,
     ChannelClose,
@@ -292,6 +293,27 @@ async def test_confirms_and_deliveries_twice() -> None:
         async with connection, connection.sender("q") as sender:
             await sender.send(b"1")
             await sender.send(b"2")
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=["0-9-1", "0-9", "0-9-draft"])
+@pytest.mark.parametrize("confirm", [BasicAck(0), BasicNack(0)], ids=lambda confirm: confirm.name)
+async def test_a_confirm_of_no_publish(confirm: Method, variant: Variant) -> None:
+    """Publishes count from 1, and only with `multiple` is 0 all of them: else whoever waits would wait for ever."""
+
+    async def serve(peer: MethodPeer) -> None:
+        await peer.accept_connection()
+        channel = await peer.accept_sender()
+        await peer.expect(BasicPublish)
+        await peer.send(channel, confirm)
+        assert (await peer.expect(ChannelClose)).reply_code == 406
+        await peer.send(channel, ChannelCloseOk())
+        await peer.expect(ConnectionClose)
+        await peer.send(0, ConnectionCloseOk())
+
+    async with against(variant, serve, close_timeout=20) as connection:
+        with pytest.raises(RemoteProtocolError, match="a confirm of publish 0") as caught:
+            await sending(connection)
+    assert caught.value.condition == "amqp:precondition-failed"
 
 
 async def test_after_our_close() -> None:

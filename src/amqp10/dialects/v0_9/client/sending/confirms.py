@@ -127,9 +127,10 @@ class Confirms:
             self._confirmed(number, number, state)
 
     def _confirmed(self, first: int, last: int, state: DeliveryState) -> None:
-        if last > self.number or self._link.settled_by_sender:
+        if first < 1 or last > self.number or self._link.settled_by_sender:
+            wrong = last if first else first
             raise Fault(
-                406, f"a confirm of publish {last}, although the last one is {self.number}", (60, 80), soft=True
+                406, f"a confirm of publish {wrong}, and there are only 1 to {self.number}", (60, 80), soft=True
             )
         end = last + 1  # one past the last number that may be an object
         if self.untracked and self.untracked[0].first <= last:
