@@ -37,7 +37,7 @@ from amqp10.dialects.fast.wire.commands import (
 )
 from amqp10.dialects.fast.wire.frames import CommandReader, encode_command
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, LinkEnded, LinkTerms, SenderSettleMode
-from amqp10.errors import LinkDetached
+from amqp10.errors import ConnectionLost, LinkDetached, RemoteProtocolError
 from amqp10.messaging import Message, Source, Target
 
 from ...kit.dialects.fast.second_decoder import GRAMMAR, write
@@ -251,6 +251,45 @@ def connected() -> Engine:
     client.data_to_send()
     client.events()
     return client
+
+
+@pytest.mark.parametrize("said", range(3), ids=["nothing", "a challenge", "a tune"])
+def test_a_server_that_falls_silent_before_the_open(said: int) -> None:
+    """It is given up after the idle time-out, although a tune without a heartbeat allows silence once it is open."""
+    client = DIALECT.client(ConnectionTerms("c", idle_timeout=10.0), None, True)
+    client.start()
+    client.open()
+    for command in (ConnectionChallenge(mechanisms="ANONYMOUS"), ConnectionTune(frame_max=4096))[:said]:
+        client.receive_data(encode_command(command))
+    assert client.tick(0.0) is not None
+    assert client.tick(9.0) is not None
+    assert client.tick(11.0) is None
+    (end,) = [event for event in client.events() if isinstance(event, ConnectionEnded)]
+    assert isinstance(end.error, ConnectionLost)
+
+
+def notified(*numbers: int) -> bytes:
+    content = HEAD + b"x"
+    notify = [HandleNotify(handle_id=2, message_nbr=each, fragment_size=len(content)) for each in numbers]
+    return b"".join(encode_command(each, content) for each in notify)
+
+
+@pytest.mark.parametrize("numbers", [(5, 5), (5, 3), (0, 0), (1, 0xFFFF_FFFF)])
+def test_numbers_that_do_not_grow(numbers: tuple[int, ...]) -> None:
+    """An acknowledgment covers all lower numbers: with such a one it would cover a message that nobody has settled."""
+    client = connected()
+    client.receive_data(notified(*numbers))
+    (end,) = [event for event in client.events() if isinstance(event, ConnectionEnded)]
+    assert isinstance(end.error, RemoteProtocolError)
+    assert f"has the number {numbers[-1]}" in str(end.error)
+
+
+def test_numbers_after_the_highest() -> None:
+    """The number after 2^32 - 1 is 1 (the broker), or 0 (serial numbers)."""
+    for last in (0, 1):
+        client = connected()
+        client.receive_data(notified(0xFFFF_FFFE, 0xFFFF_FFFF, last))
+        assert not [event for event in client.events() if isinstance(event, ConnectionEnded)]
 
 
 @pytest.mark.slow

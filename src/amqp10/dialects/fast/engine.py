@@ -227,11 +227,10 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
         if self.over:
             return None
         idle = self.terms.idle_timeout
-        agreed = self.state in OPEN
-        limit = None if agreed or self.close_sent else idle
+        limit = None if self.opened or self.close_sent else idle  # without heartbeats only an open connection is silent
         if self.heartbeat:
             limit = max(2 * self.heartbeat, idle or 0)
-        return self._beat(now, limit, self.heartbeat / 2 if agreed else None)
+        return self._beat(now, limit, self.heartbeat / 2 if self.state in OPEN else None)
 
     def _fell_silent(self, limit: float) -> None:
         self.fail(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ....errors import RemoteProtocolError
 from ....types import serial_lt
 from ..wire.commands import ChannelAck, ChannelCommit, HandleConsume, HandleFlow, HandleUnget
 
@@ -59,6 +60,7 @@ class AckTracker:
         self._settled: set[int] = set()  # numbers that may be acknowledged
         self._back: list[int] = []  # numbers to be given back
         self._given_back: set[int] = set()  # of those that are held
+        self._last: int | None = None  # the number of the last message
         self._prefetch = self._largest_prefetch = 1  # as the server knows it, and the largest so far
         self._to_come = 0  # unreliable: messages of the last prefetch that may still come
         self._paused = True
@@ -75,11 +77,22 @@ class AckTracker:
     # What happens
 
     def arrived(self, delivery: IncomingDelivery) -> None:
-        """Record a message, or its first part, that has arrived."""
+        """Record a message, or its first part, that has arrived.
+
+        Raises:
+            RemoteProtocolError: its number is no higher than that of the one before, so that an acknowledgment of it
+                would cover others that are not settled.
+        """
         if self.unreliable:
             self._to_come -= 1
-        else:
-            self.unacknowledged.append(delivery)
+            return
+        number = delivery.delivery_id or 0
+        if self._last is not None and not serial_lt(self._last, number):
+            raise RemoteProtocolError(
+                f"a message has the number {number}, although the last one had {self._last}", "amqp:illegal-state"
+            )
+        self._last = number
+        self.unacknowledged.append(delivery)
 
     def settled(self, delivery: IncomingDelivery) -> None:
         """Mark a delivery as ready to be acknowledged."""
