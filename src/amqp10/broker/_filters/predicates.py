@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ...messaging import PropertyValues
 from .selector.fields import application_property, section_field
-from .selector.values import Candidate, Value, plain, same
+from .selector.values import Candidate, Value, has, plain, same
 
 # Returns True if a message passes; any other result means that it does not.
 Test = Callable[[Candidate], object]
@@ -98,11 +98,7 @@ def headers_binding(value: Any) -> Test:
 
 
 def _there(name: str, wanted: Any) -> Test:
-    def test(candidate: Candidate) -> bool:
-        properties = candidate.application_properties
-        return name in properties and (wanted is None or same(plain(properties[name]), wanted))
-
-    return test
+    return lambda candidate: has(candidate.application_properties, name, wanted)
 
 
 # Property filters

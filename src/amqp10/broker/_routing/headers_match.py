@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...types import Symbol
-from .._filters.selector.values import plain, same
+from .._filters.selector.values import has, plain
 
 Headers = Mapping[str, Any]
 Test = Callable[[Headers], bool]
@@ -39,15 +39,7 @@ def header_match(arguments: Mapping[str, Any]) -> Test:
         for name, value in arguments.items()
         if name != "x-match" and (with_x or not name.startswith("x-"))
     ]
-    return lambda headers: combine(_has(headers, name, value) for name, value in wanted)
-
-
-def _has(headers: Headers, name: str, wanted: Any) -> bool:
-    if name not in headers:
-        return False
-    if wanted is None:
-        return True
-    return same(plain(headers[name]), wanted)
+    return lambda headers: combine(has(headers, name, value) for name, value in wanted)
 
 
 def headers_of(application_properties: Mapping[str, Any], message_annotations: Mapping[Any, Any]) -> Headers:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -261,6 +261,11 @@ def alike(one: Any, other: Any) -> bool:
 def same(one: Any, other: Any) -> bool:
     """Return whether two values are comparable and equal."""
     return alike(one, other) and bool(one == other)
+
+
+def has(fields: Mapping[str, Any], name: str, wanted: Any) -> bool:
+    """Return whether there is a field of that name whose value is the same as `wanted`; None: it may be any."""
+    return name in fields and (wanted is None or same(plain(fields[name]), wanted))
 
 
 def _affords(candidate: Candidate, left: Any, right: Any) -> bool:
