@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -350,6 +350,14 @@ class Node(ABC):
             self.touch()
         elif producer.credit <= self.limits.credit // 2:
             producer.grant(self, self.limits.credit)
+
+    def _end_links(self, consumers: Iterable[Taker], error: Error) -> None:
+        """Tell consumers and all producers that the node is deleted."""
+        for consumer in list(consumers):
+            attempt(f"a consumer of {self.name!r}", consumer.node_deleted, error)
+        for producer in list(self.producers):
+            attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
+        self.producers.clear()
 
     def _regulate(self) -> None:
         """Allocate credit if room is short, or was until now."""

@@ -858,12 +858,8 @@ class Queue(Node):
         self._selections.clear()
         self._unseen.clear()
         self.depth = self.bytes = 0
-        for consumer in list(self.consumers.values()):
-            attempt(f"a consumer of {self.name!r}", consumer.node_deleted, error)
-        for producer in list(self.producers):
-            attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
+        self._end_links(self.consumers.values(), error)
         self.consumers.clear()
-        self.producers.clear()
 
 
 def stays(consumer: QueueConsumer) -> bool:

@@ -167,6 +167,4 @@ class Topic(Node):
         for subscription in list(self.subscriptions.values()):
             attempt(f"a subscription of {self.name!r}", subscription.delete, error)
         self.subscriptions.clear()
-        for producer in list(self.producers):
-            attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
-        self.producers.clear()
+        self._end_links((), error)

@@ -184,9 +184,7 @@ class Hub(AzureNode):
 
     def delete(self, error: Error) -> None:
         self.deleted = True
-        for producer in list(self.producers):
-            producer.node_deleted(error)
-        self.producers.clear()
+        self._end_links((), error)
 
     @property
     def senders(self) -> Iterable[Node]:

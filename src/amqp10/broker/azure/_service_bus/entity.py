@@ -305,14 +305,10 @@ class Entity(AzureNode):
 
     def delete(self, error: Error) -> None:
         self.deleted = True
-        for receiver in list(self._receivers):
-            attempt(f"a receiver of {self.name!r}", receiver.node_deleted, error)
-        for producer in list(self.producers):
-            attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
+        self._end_links(self._receivers, error)
         for asker in self._sessions.askers.values():
             attempt(f"a receiver of {self.name!r}", asker.refused, error)
         self._receivers.clear()
-        self.producers.clear()
         self._sessions.clear()
         self._busy.clear()
         self._all = Group()
