@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ._queues.stream import Stream
@@ -161,22 +161,6 @@ def topic_snapshot(topic: Topic) -> TopicSnapshot:
 
 
 def _of_queue(queue: Queue) -> dict[str, Any]:
-    return {
-        "name": queue.name,
-        "depth": queue.depth,
-        "bytes": queue.bytes,
-        "unsettled": queue.unsettled,
-        "consumers": len(queue.consumers),
-        "producers": len(queue.producers),
-        "enqueued": queue.enqueued,
-        "dequeued": queue.dequeued,
-        "redelivered": queue.redelivered,
-        "copied": queue.copied,
-        "rejected": queue.rejected,
-        "expired": queue.expired,
-        "exhausted": queue.exhausted,
-        "dead_lettered": queue.dead_lettered,
-        "duplicates": queue.duplicates,
-        "temporary": queue.temporary,
-        "first_offset": queue.first if isinstance(queue, Stream) else None,
-    }
+    same = {each.name: getattr(queue, each.name) for each in fields(QueueSnapshot) if each.name != "first_offset"}
+    counts = {"consumers": len(queue.consumers), "producers": len(queue.producers)}
+    return same | counts | {"first_offset": queue.first if isinstance(queue, Stream) else None}

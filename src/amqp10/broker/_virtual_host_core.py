@@ -276,7 +276,7 @@ class VirtualHostCore:
         node = self.nodes.get(name)
         if node is None:
             self.make_room(name)
-            node = self._make_topic(name) if kind == "topic" else self._make_queue(name)
+            node = self._new(name, kind)
             self._add(node)
             if self.store is not None:
                 node.journal = self.store.add_node(node)
@@ -298,7 +298,6 @@ class VirtualHostCore:
             arguments = Arguments.read(terms.arguments)
             kind = QuorumQueue if queue_type(terms.arguments) == "quorum" else DeclaredQueue
             queue = kind(name, settings, terms, arguments, owner=owner, ended=self.delete)
-        self._counted.add(queue)
         self._add(queue)
         if self.store is not None and terms.durable and not terms.exclusive:
             queue.journal = self.store.add_node(queue)
@@ -312,7 +311,7 @@ class VirtualHostCore:
         """
         if node.name in self.nodes:
             raise Refused("amqp:precondition-failed", f"a node {node.name!r} exists already")
-        self._add(node)
+        self._add(node, counted=False)
 
     def resolve(
         self,
@@ -376,7 +375,7 @@ class VirtualHostCore:
         name = f"temporary-{kind}/{uuid.uuid4()}"
         rights.check("configure", name)
         self.make_room(name)
-        node = self._make_topic(name, temporary=True) if kind == "topic" else self._make_queue(name, temporary=True)
+        node = self._new(name, kind, temporary=True)
         node.owner, node.for_replies = owner, True
         self._add(node)
         return node
@@ -426,7 +425,9 @@ class VirtualHostCore:
             return not node.subscriptions
         return isinstance(node, Queue) and node.terms is None and not (node.depth or node.consumers)
 
-    def _made(self, node: Node) -> None:
+    def _made(self, node: Node, *, counted: bool = True) -> None:
+        if counted:
+            self._counted.add(node)
         if self.maker is not None:
             node.maker = self.maker
             self.maker.nodes.add(node)
@@ -446,9 +447,9 @@ class VirtualHostCore:
                 node.maker.account.nodes.discard(node)
         self.admission.count_no_more(node)
 
-    def _add(self, node: Node) -> None:
+    def _add(self, node: Node, *, counted: bool = True) -> None:
         self.nodes[node.name] = node
-        self._made(node)
+        self._made(node, counted=counted)
         if self._duplicate_ids is not None:
             node.recent = RecentIds(self._duplicate_ids)
         self.topology.changed(node.name)
@@ -477,22 +478,16 @@ class VirtualHostCore:
                 self._forget(subscription)
         node.delete(Error("amqp:resource-deleted", f"{node.name!r} was deleted"))
 
-    def _make_queue(self, name: str, *, temporary: bool = False) -> Queue:
-        queue = Queue(name, self._settings_of(name), temporary=temporary)
-        self._counted.add(queue)
-        return queue
-
-    def _make_topic(self, name: str, *, temporary: bool = False) -> Topic:
-        topic = Topic(
+    def _new(self, name: str, kind: Kind, *, temporary: bool = False) -> Node:
+        if kind == "queue":
+            return Queue(name, self._settings_of(name), temporary=temporary)
+        return Topic(
             name, limits=self.limits, touch=self.touch, make_subscription=self._make_subscription, temporary=temporary
         )
-        self._counted.add(topic)
-        return topic
 
     def _make_subscription(self, topic: Topic) -> Subscription:
         name = f"{topic.name}#{next(self._numbers)}"
         subscription = Subscription(name, self.queue_settings, topic, self._end_subscription)
-        self._counted.add(subscription)
         self._made(subscription)
         return subscription
 
