@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,10 +10,17 @@ import pytest
 from amqp10.broker._queues.arguments import Arguments, QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.queue import Queue
-from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified
+from amqp10.dialects.fast.wire.commands import HandleConsume, HandleOpen
+from amqp10.dialects.fast.wire.frames import encode_command
+from amqp10.dialects.v0_10.wire.commands import MessageFlow, MessageSubscribe
+from amqp10.engine import LinkTerms, SessionTerms
+from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Source, Target
 
+from ...kit.broker.older_clients import Client010
 from ...kit.broker.queue_doubles import Taker, entry, fill
+from ...kit.broker.wire import Wire
 from ...kit.clock import Clock
+from ...kit.dialects.fast.talk import HostileClient
 from ...kit.inside.broker import Refused, VirtualHostCore
 
 FAILED = Modified(delivery_failed=True)
@@ -96,6 +104,69 @@ def test_a_consumer_that_takes_too_long(vhost: VirtualHostCore, clock: Clock) ->
     fill(queue, 4)
     queue.run()
     assert slow.numbers == [1, 2, 4]
+
+
+def hold_at_1_0(vhost: VirtualHostCore) -> Callable[[], object]:
+    """A receiver whose window ends within the message; it may read on."""
+    wire = Wire(vhost, max_frame_size=512, session=SessionTerms(incoming_window=2))
+    link = wire.session.attach_receiver(LinkTerms("slow", source=Source("/queues/q"), target=Target()))
+    wire.turn()
+    link.flow(1)
+    unread = wire.take(wire.client.data_to_send())
+
+    def read_on() -> None:
+        wire.client.receive_data(unread)
+        wire.turn()
+        link.flow(1)
+        wire.turn()
+
+    return read_on
+
+
+def hold_at_0_10(vhost: VirtualHostCore) -> Callable[[], object]:
+    """A subscription that has no credit in octets for the message; it may get some."""
+    client = Client010(vhost)
+    client.do(MessageSubscribe("q", "d"))
+    client.do(MessageFlow("d", 0, 9))
+    client.do(MessageFlow("d", 1, 10))
+    return lambda: client.do(MessageFlow("d", 1, 0xFFFF_FFFF))
+
+
+def hold_at_fast(vhost: VirtualHostCore) -> Callable[[], object]:
+    """A consumer that is asked how much it has of the message from an earlier attempt; it may open another."""
+    client = HostileClient(vhost).begun()
+
+    def consume(handle: int) -> None:
+        opening = HandleOpen(channel_id=1, handle_id=handle, service_type=1, consumer=True, dest_name="q")
+        client.says(encode_command(opening) + encode_command(HandleConsume(handle_id=handle, prefetch=1)))
+
+    consume(5)
+    return lambda: consume(6)
+
+
+@pytest.mark.parametrize("hold", [hold_at_1_0, hold_at_0_10, hold_at_fast])
+def test_a_consumer_that_does_not_take_all_of_a_message(
+    vhost: VirtualHostCore, clock: Clock, caplog: pytest.LogCaptureFixture, hold: Callable[..., Callable[[], object]]
+) -> None:
+    """It loses a message of which it has only a part, or nothing; it has nothing to settle, so it may have others."""
+    queue = declare(vhost, x_consumer_timeout=5000)
+    message = QueuedMessage.read(Message(b"x" * 9000).encode(), 0, clock.now)
+    message.count_failure()
+    queue.put(message)
+    go_on = hold(vhost)
+    quick = Told(1)
+    come(queue, quick)
+    assert (queue.unsettled, quick.taken) == (1, [])
+    clock.now += 5
+    vhost.expire()
+    vhost.flush()
+    assert (queue.unsettled, len(quick.taken)) == (1, 1)
+    queue.settle(quick.taken[0], quick, ACCEPTED)
+    queue.put(QueuedMessage.read(Message(b"y").encode(), 0, clock.now))
+    go_on()
+    vhost.flush()
+    assert (queue.depth, queue.unsettled) == (1, 1)
+    assert "Traceback" not in caplog.text
 
 
 def test_what_a_link_holds_that_may_be_resumed(vhost: VirtualHostCore, clock: Clock) -> None:

@@ -176,16 +176,16 @@ class ConsumerLink(LinkTaker, QueueConsumer):
         delivery = next((each for each in self._link.unsettled.values() if each.waiter is entry), None)
         if delivery is None or delivery in self._in_transaction:
             return None
+        if self._journal is not None and self.resumable is not None:
+            self._journal.settled(self.resumable, [delivery.tag])
+        self._peer.wake()
+        if not delivery.on_wire:
+            self._link.abort(delivery)
+            return entry
         # Another consumer may have the message soon, so this delivery gets an entry of its own, which has left.
         delivery.waiter = gone = QueuedMessage(b"")
         gone.free()
-        if self._journal is not None and self.resumable is not None:
-            self._journal.settled(self.resumable, [delivery.tag])
-        if delivery.on_wire:
-            self._link.take_back(delivery)
-        else:
-            self._link.abort(delivery)
-        self._peer.wake()
+        self._link.take_back(delivery)
         return gone
 
     def active_changed(self, active: bool) -> None:

@@ -142,7 +142,8 @@ class QueueConsumer(Taker):
         """Give up a message that it held too long.
 
         Returns:
-            What it settles in place of the message from now on; None: it does not hold the message, or not alone.
+            What it settles in place of the message from now on; the message itself: nothing, because it was not sent
+            completely. None: it does not hold the message, or not alone.
         """
         return None
 

@@ -151,9 +151,10 @@ class QuorumQueue(DeclaredQueue):
             # Its link is detached and may be resumed, or a transaction holds it.
             self._hold(entry, holder, now)
             return
-        self._late[stand_in] = consumer
-        self._leave_line(consumer)
-        self._draining.pop(consumer.key, None)
+        if stand_in is not entry:
+            self._late[stand_in] = consumer
+            self._leave_line(consumer)
+            self._draining.pop(consumer.key, None)
         text = f"a consumer of {self.name!r:.200} took longer than {self._timeout_of(consumer):g} s for a message"
         notice(
             "delivery_timed_out",

@@ -37,8 +37,8 @@ def new_vhost() -> VirtualHostCore:
 class HostileClient(Served):
     """The broker's side of a connection; what is said to it is up to the test."""
 
-    def __init__(self) -> None:
-        super().__init__("fast", new_vhost(), max_message_size=LARGEST)
+    def __init__(self, vhost: VirtualHostCore | None = None) -> None:
+        super().__init__("fast", vhost or new_vhost(), max_message_size=LARGEST)
         self.reader = CommandReader(1 << 20)
 
     def says(self, data: bytes) -> list[Command]:

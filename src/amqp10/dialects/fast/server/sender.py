@@ -247,9 +247,9 @@ class ServerSender(LinkEndpoint, PlainSender):
             delivery.on_wire = True
 
     def abort(self, delivery: OutgoingDelivery) -> None:
-        if self._sending is None or self._sending[0] is not delivery:
+        if delivery not in [each[0] for each in (self._sending, self._preparing) if each is not None]:
             raise LocalProtocolError("only a delivery that was not yet sent completely can be aborted, and only once")
-        self._sending = None
+        self._sending = self._preparing = None
         self.forget(delivery)
         self._handle.close(Error("amqp:internal-error", "a message was aborted before its end"))
 

@@ -224,6 +224,14 @@ class ServerSender(LinkEndpoint, PlainSender):
         ):
             self._transfer(*waiting.popleft())
 
+    def abort(self, delivery: OutgoingDelivery) -> None:
+        waiting = [each for each in self._over_credit if each[0] is not delivery]
+        if len(waiting) == len(self._over_credit):
+            super().abort(delivery)
+        self._over_credit = deque(waiting)
+        self.settle(delivery)
+        self._changed()
+
     # Outcomes
 
     def on_outcome(self, delivery: OutgoingDelivery, state: Any) -> None:
