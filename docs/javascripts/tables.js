@@ -1,8 +1,12 @@
+const LONG = 16; // characters: a shorter name stays on one line
+
 // Tables that fit: long names may break between their parts, and a phone shows the cells of a row below each other.
 window.addEventListener("DOMContentLoaded", () => {
   for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
     for (const code of table.querySelectorAll("td code")) {
-      breakBetweenParts(code);
+      if (code.textContent.length > LONG) {
+        breakBetweenParts(code);
+      }
     }
     const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
     if (heads.length > 5) {
@@ -19,14 +23,14 @@ window.addEventListener("DOMContentLoaded", () => {
   }
 });
 
-// Allow a line to end after each `/`, `::`, `:`, `_` and `.` of a name, where no word is cut.
+// Allow a line to end after each `/`, `::`, `:`, `_` and `.` of a name, where no word is cut, and before no ".py".
 function breakBetweenParts(element) {
   for (const node of [...element.childNodes]) {
     if (node.nodeType !== Node.TEXT_NODE) {
       breakBetweenParts(node);
       continue;
     }
-    const parts = node.data.split(/(?<=::|[/_.,:](?=\w))/);
+    const parts = node.data.split(/(?<=::|[/.,:](?=\w)|[^\W_]_(?=[^\W_]))(?<!\.(?=py\b))/);
     node.replaceWith(...parts.flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part])));
   }
 }
