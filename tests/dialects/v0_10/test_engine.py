@@ -107,6 +107,18 @@ def test_refused_logins() -> None:
     assert isinstance(the_end(raw), AuthenticationFailed)
 
 
+@pytest.mark.parametrize("code", [200, 501])
+def test_a_close_during_the_login(code: int) -> None:
+    """What brokers do not refuse a login by is told as what it is."""
+    engine = DIALECT.client(TERMS, (Plain("user", "right"),), True)
+    engine.start()
+    raw = Raw(engine)
+    raw.put(PROTOCOL_HEADER)
+    raw.say(ConnectionStart({}, ["PLAIN"], ["en_US"]), 0)
+    raw.say(ConnectionClose(code, "bye"), 0)
+    assert isinstance(the_end(raw), ConnectionClosed)
+
+
 def test_out_of_order() -> None:
     """Controls of the opening that come twice, too early or beyond what was offered close the connection."""
     for steps in (

@@ -316,6 +316,24 @@ async def test_a_confirm_of_no_publish(confirm: Method, variant: Variant) -> Non
     assert caught.value.condition == "amqp:precondition-failed"
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=["0-9-1", "0-9", "0-9-draft"])
+@pytest.mark.parametrize("code", [0, 200, 320, 506, 541])
+async def test_a_close_during_the_login(code: int, variant: Variant) -> None:
+    """A server that goes down, or is too busy, has not refused the login: with `reconnect` the client tries again."""
+
+    async def serve(peer: MethodPeer) -> None:
+        await peer.expect_header()
+        await peer.send(0, ConnectionStart(mechanisms=b"ANONYMOUS"))
+        await peer.expect(ConnectionStartOk)
+        await peer.send(0, ConnectionClose(code, "bye"))
+        await peer.expect(ConnectionCloseOk)
+
+    async with against(variant, serve) as connection:
+        with pytest.raises(ConnectionClosed) as caught:
+            await links(connection)
+    assert caught.value.condition == (None if code in (0, 200) else condition_of(code))
+
+
 async def test_after_our_close() -> None:
     """What a server goes on saying on a channel that is being closed is dropped, content and all."""
 

@@ -134,7 +134,8 @@ class ClientEngine(V010Engine):
                 session.leave()
 
     def _cause_of(self, closed: ConnectionClosed) -> AmqpError:
-        if not self.login.proved and self.login.mechanism:
+        refused = closed.condition == "amqp:connection:forced"  # brokers close so: there is no code of its own
+        if refused and not self.login.proved and self.login.mechanism:
             return AuthenticationFailed(f"the server refused the credentials: {closed.description or ''}", 1)
         return closed
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ....engine import (
     Authenticated,
@@ -68,6 +68,8 @@ CAPABILITIES = frozenset(
         *("update-secret", "virtual-hosts"),
     )
 )
+REFUSED: Final = frozenset((403, 530))
+"""The codes by which servers refuse a login: that of the specification, and that of Broker-J."""
 # What this side can take that not every client can; RabbitMQ does accordingly.
 CLIENT_CAPABILITIES = (
     *("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"),
@@ -232,7 +234,7 @@ class ClientConnection(Connection):
                 channel.user.admit()
 
     def cause_of(self, method: ConnectionClose) -> AmqpError | None:
-        if not self.engine.tuned:
+        if not self.engine.tuned and method.reply_code in REFUSED:
             return AuthenticationFailed(method.reply_text or "the server refused the credentials", 1)
         cause = super().cause_of(method)
         if isinstance(cause, ConnectionClosed) and (method.class_id, method.method_id) == BasicGet.code:
