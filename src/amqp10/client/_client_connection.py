@@ -272,8 +272,12 @@ class ClientConnection(ConnectionCore, EngineOwner):
         self.mechanism = event.mechanism
 
     def _on_peer_blocked(self, event: PeerBlocked) -> None:
-        self.health.changed(blocked=event.reason is not None)
-        self.observers.tell(ConnectionUnblocked() if event.reason is None else ConnectionBlocked(event.reason))
+        reason = event.reason
+        self.health.changed(blocked=reason is not None)
+        if reason is None:
+            self.observers.tell(ConnectionUnblocked())
+        else:
+            self.observers.tell(ConnectionBlocked(self.supervisor.secrets.hide(reason)))
 
     def _on_session_begun(self, event: SessionBegun) -> None:
         session = event.session

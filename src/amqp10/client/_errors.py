@@ -6,7 +6,8 @@ import copy
 
 import anyio
 
-from ..errors import AmqpError
+from ..errors import AmqpError, EndpointError
+from ..sasl import Secrets
 
 
 def fresh(cause: AmqpError) -> AmqpError:
@@ -16,6 +17,15 @@ def fresh(cause: AmqpError) -> AmqpError:
     if hasattr(cause, "__notes__"):
         error.__notes__ = list(cause.__notes__)
     return error
+
+
+def hide_secrets(secrets: Secrets, error: AmqpError) -> None:
+    """Hide the secrets of a login in the words of an error, which may be those of the server."""
+    if not isinstance(error, EndpointError):
+        error.args = tuple(secrets.hide(each) if isinstance(each, str) else each for each in error.args)
+    elif error.description is not None:
+        error.description = secrets.hide(error.description)
+        error.args = (error.condition, error.description)
 
 
 def busy(action: str) -> anyio.BusyResourceError:

@@ -31,6 +31,7 @@ from ._scram import ScramSha256 as ScramSha256
 from ._scram import ScramSha256Plus as ScramSha256Plus
 from ._scram import ScramSha512 as ScramSha512
 from ._scram import ScramSha512Plus as ScramSha512Plus
+from ._secrets import Secrets as Secrets
 from ._stored import StoredKeys as StoredKeys
 
 __all__ = (
@@ -55,6 +56,7 @@ __all__ = (
     "ScramSha256Plus",
     "ScramSha512",
     "ScramSha512Plus",
+    "Secrets",
     "ServerExchange",
     "ServerHandshake",
     "Step",

@@ -52,6 +52,11 @@ class Mechanism(ABC):
     def needs_tls(self) -> bool:
         return False
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts that no error and no log may show, even if the server repeats them."""
+        return ()
+
     @abstractmethod
     def exchange(self, hostname: str | None = None) -> ClientExchange:
         """Begin a new try; `hostname` is the server's name as the user knows it."""

@@ -58,11 +58,16 @@ class XOAuth2(Mechanism):
         _check(user, token)
         self.user = user
         self._message = encode(f"user={user}\1auth=Bearer {token}\1\1")
+        self._secrets = (token,)
         self._allow_insecure = allow_insecure
 
     @property
     def needs_tls(self) -> bool:
         return not self._allow_insecure
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return self._secrets
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
         return _Bearer(self._message, b"")
@@ -103,11 +108,16 @@ class OAuthBearer(Mechanism):
         self._token = encode(f"auth=Bearer {token}\1\1")
         self._host = host
         self._port = port
+        self._secrets = (token,)
         self._allow_insecure = allow_insecure
 
     @property
     def needs_tls(self) -> bool:
         return not self._allow_insecure
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return self._secrets
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
         host = self._host or hostname

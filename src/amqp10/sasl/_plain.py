@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 from collections.abc import Callable
 
@@ -81,11 +82,16 @@ class Plain(Mechanism):
             raise ValueError("the user name must not be empty")
         self.user = user
         self._message = b"\0".join((encode(authzid), encode(user), encode(password)))
+        self._secrets = () if password == user else (password, base64.b64encode(self._message).decode())
         self._allow_insecure = allow_insecure
 
     @property
     def needs_tls(self) -> bool:
         return not self._allow_insecure
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return self._secrets
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
         return _Once(self._message)

@@ -46,7 +46,8 @@ from ...net import (
     parse_url,
     traced,
 )
-from ...sasl import Mechanism, bind_channel, from_credentials
+from ...sasl import Mechanism, Secrets, bind_channel, from_credentials
+from .._errors import hide_secrets
 from .._events import ConnectionAttempted, Observers
 from .._settings import Address, ConnectionDetails, Reconnect
 from .policy import check_redirect_host, failover_hosts, is_redirect, is_transient, redirect
@@ -97,6 +98,7 @@ class TransportSupervisor:
         endpoint: where the connection is, or was last, or will try first.
         engine, pump: of the transport that is there, or was last.
         secure: secrets may cross it as they are.
+        secrets: those of the login at the transport that is there, or was last.
     """
 
     # Without slots a connection takes a kilobyte more: a dict with shared keys has no room for all these attributes.
@@ -135,6 +137,7 @@ class TransportSupervisor:
         "login",
         "persistent",
         "pump",
+        "secrets",
         "secure",
         "settings",
     )
@@ -185,6 +188,7 @@ class TransportSupervisor:
         self.engine: Engine | None = None
         self.pump: Pump | None = None
         self.secure: bool = False
+        self.secrets: Secrets = Secrets()
         self._named = self._hosts  # by the user; where a callable says them, the last
         self._alternatives: list[Endpoint] = []
         self._left_out: list[str] = []  # of those that the peer named, and why
@@ -271,7 +275,11 @@ class TransportSupervisor:
         return endpoint.user is not None and endpoint.password is None
 
     def judged(self, error: AmqpError) -> AmqpError:
-        """Return what to say of an end: a redirect of the connection to where it may not go is `RedirectRefused`."""
+        """Return what to say of an end, without the secrets of the login.
+
+        A redirect of the connection to where it may not go is `RedirectRefused`.
+        """
+        hide_secrets(self.secrets, error)
         try:
             if isinstance(error, ConnectionClosed):
                 self._redirected(error)
@@ -449,7 +457,9 @@ class TransportSupervisor:
         if self.engine is not None:
             engine.inherit(self.engine)
         self.engine = engine
-        self.pump = Pump(traced(stream, self.dialect.tracer, f"{endpoint}"), engine, owner.handle, self._before_write)
+        self.secrets = Secrets(login or ())
+        shown = traced(stream, self.dialect.tracer, f"{endpoint}", secrets=self.secrets)
+        self.pump = Pump(shown, engine, owner.handle, self._before_write)
         if self._first:
             owner.adopt()
         engine.start()

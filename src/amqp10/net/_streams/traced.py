@@ -19,6 +19,7 @@ from typing import Any, Final
 from anyio.abc import ByteStream
 
 from ...engine import Tracer
+from ...sasl import Secrets
 from .._url import visible
 
 BODIES: Final = 5
@@ -38,7 +39,12 @@ def _to_stderr(level: int) -> None:
 
 
 def traced(
-    stream: ByteStream, make_tracer: Callable[[bool], Tracer], name: str, received: bytes = b"", sent: bytes = b""
+    stream: ByteStream,
+    make_tracer: Callable[[bool], Tracer],
+    name: str,
+    received: bytes = b"",
+    sent: bytes = b"",
+    secrets: Secrets | None = None,
 ) -> ByteStream:
     """Return a stream that logs its frames; return `stream` itself if the logger is not enabled.
 
@@ -46,13 +52,14 @@ def traced(
         make_tracer: makes the dialect's tracer; takes whether to show bodies.
         name: the beginning of each line, to tell connections apart.
         received, sent: the bytes that crossed before.
+        secrets: the secrets of a client's login, which no line shows.
     """
     wanted = os.environ.get("AMQP10_TRACE", "").lower()
     if wanted not in ("", "0", "no", "false", "off"):
         _to_stderr(BODIES if wanted == "bodies" else logging.DEBUG)
     if not _log.isEnabledFor(logging.DEBUG):
         return stream
-    traced_stream = TracedStream(stream, make_tracer(_log.isEnabledFor(BODIES)), name)
+    traced_stream = TracedStream(stream, make_tracer(_log.isEnabledFor(BODIES)), name, secrets)
     traced_stream.tell(traced_stream.tracer.received(received))
     traced_stream.tell(traced_stream.tracer.sent(sent))
     return traced_stream
@@ -61,10 +68,11 @@ def traced(
 class TracedStream(ByteStream):
     """A stream whose bytes also go to a tracer."""
 
-    def __init__(self, stream: ByteStream, tracer: Tracer, name: str) -> None:
+    def __init__(self, stream: ByteStream, tracer: Tracer, name: str, secrets: Secrets | None = None) -> None:
         self._stream = stream
         self.tracer = tracer
         self._name = name
+        self._secrets = secrets or Secrets()
 
     @property
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
@@ -93,4 +101,4 @@ class TracedStream(ByteStream):
 
     def tell(self, lines: list[str]) -> None:
         for line in lines:
-            _log.debug("%s", visible(f"{self._name} {line}"))
+            _log.debug("%s", visible(f"{self._name} {self._secrets.hide(line)}"))
