@@ -11,6 +11,7 @@ from amqp10.messaging import Data, Error, Message
 from amqp10.types import Described, Symbol, ULong, encode
 
 from ....kit.azure.queue_bench import NOON, Bench, Taker
+from ....kit.broker.queue_doubles import Giver
 from ....kit.clock import Clock
 from ....kit.inside.broker import (
     BATCH_FORMAT,
@@ -539,6 +540,35 @@ def test_room_of_a_topic() -> None:
         subscription.in_line(taker)
         vhost.flush()
     assert topic.free == 1
+
+
+@pytest.mark.parametrize("by", ["cancel", "state"])
+def test_room_without_a_receiver(by: str) -> None:
+    """A canceled message, and the state of a session that is removed, make room and take no memory any longer."""
+    clock = Clock(NOON)
+    settings = VirtualHostSettings(limits=Limits(messages=1) if by == "cancel" else Limits(bytes=1000))
+    vhost = VirtualHostCore(settings, clock=lambda: clock.now - NOON)
+    queues = [QueueConfig("q", requires_session=by == "state")]
+    entity = Namespace(AzureConfig(queues, clock=clock), vhost).find("q")
+    assert entity is not None
+    if by == "cancel":
+        later = {Symbol("x-opt-scheduled-enqueue-time"): moment(NOON + 60)}
+        message = Message(b"x", message_annotations=later)
+        entity.take(QueuedMessage.read(message.encode(), 0, vhost.clock()))
+    else:
+        entity.accept(Accepting(1), "s", 0.0)
+        entity.set_session_state("s", bytes(1000))
+    vhost.flush()
+    giver = Giver()
+    entity.add_producer(giver)
+    vhost.flush()
+    assert (giver.granted, vhost.admission.memory.octets > 0) == (0, True)
+    if by == "cancel":
+        entity.cancel([1])
+    else:
+        entity.set_session_state("s", None)
+    vhost.flush()
+    assert (giver.granted > 0, vhost.admission.memory.octets) == (True, 0)
 
 
 def test_peek_at_less_than_nothing(bench: Bench) -> None:

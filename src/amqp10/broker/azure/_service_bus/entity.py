@@ -409,6 +409,7 @@ class Entity(AzureNode):
         """
         for message in self._find(sequences, "scheduled"):
             self._remove(message)
+        self.touch()
 
     def remove_batch(self, most: int, before: float, session_id: str | None) -> int:
         """Remove active, unlocked messages that came before a time, the oldest first.
@@ -574,6 +575,7 @@ class Entity(AzureNode):
             over = message.expires is not None and message.expires <= now
             if over and message.state == "deferred" and not self._locks.is_locked(message.sequence):
                 self._expire(message)
+                self.touch()
 
     # Locks
 
@@ -835,6 +837,7 @@ class Entity(AzureNode):
             raise Refused("amqp:resource-limit-exceeded", f"{self.name!r} has no room for the state")
         self._sessions.set_state(group, state, self._clock())
         self.bytes += len(state or b"") - before
+        self.touch()
 
     def sessions(self, updated_after: float | None = None) -> list[str]:
         """Return the sorted ids of sessions with messages or a state, or of those whose state was set after a time."""
