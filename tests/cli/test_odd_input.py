@@ -41,6 +41,8 @@ Starter = Callable[..., tuple[Any, str]]
         ("broker", "--port", "0", "--user", "nobody"),
         ("receive", "amqp://127.0.0.1:1", "q", "--credit", "4294967296"),
         ("check", "amqp://%ff:%00@127.0.0.1:1"),
+        ("check", "amqp://127.0.0.1:1", "--timeout", "nan"),
+        ("check", "amqp://127.0.0.1:1", "--timeout", "0"),
         ("trace", "amqp://127.0.0.1:1", "--listen", "65536"),
         ("trace", "amqp://127.0.0.1:1", "--listen", "1\u00b2"),
         ("work", "..:handle", "amqp://127.0.0.1:1", "q"),

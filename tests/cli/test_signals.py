@@ -14,6 +14,7 @@ import uuid
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from threading import Thread
 
 import anyio
@@ -181,6 +182,20 @@ def test_send_that_waits_for_lines(run: Run, broker_url: str, address: str, numb
     process.send_signal(number)
     assert process.wait(60) == 128 + number
     assert rest(broker_url, address) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_send_of_a_pipe_that_nobody_writes_to(
+    run: Run, broker_url: str, address: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    """A file may be a pipe, which is read when it has a writer; until then it holds nothing up."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = run("send", broker_url, address, "first", "--file", str(pipe))
+    receiver = run("receive", broker_url, address, "--count", "1")
+    assert lines(receiver, 1) == ["first"]
+    assert receiver.wait(60) == 0
+    end(process, number)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -15,7 +15,7 @@ from ..messaging import Source
 from ..net import visible
 from ..types import Symbol
 from ._main import Failure, code_of, start, words
-from ._options import Peer, with_peer
+from ._options import MORE_THAN_NO_SECONDS, Peer, with_peer
 
 
 @dataclass
@@ -75,13 +75,7 @@ def product_of(connection: Connection) -> str:
     default="receive",
     help="the direction in which to attach to ADDRESS",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=5.0,
-    metavar="SECONDS",
-    help="for the whole check",
-)
+@click.option("--timeout", type=MORE_THAN_NO_SECONDS, default=5.0, help="for the whole check")
 @click.option("--json", "as_json", is_flag=True, help="print the result as one JSON object")
 @click.option("--quiet", is_flag=True, help="print nothing if everything works")
 def check(peer: Peer, address: str | None, role: str, timeout: float, as_json: bool, quiet: bool) -> None:

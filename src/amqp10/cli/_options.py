@@ -46,19 +46,30 @@ def mechanism_names(context: click.Context, parameter: click.Parameter, value: s
 
 
 class _Seconds(click.types.FloatParamType):
-    """A duration in seconds; NaN and infinity are refused."""
+    """A duration in seconds; NaN and infinity are refused.
+
+    Args:
+        zero: whether it may be 0.
+    """
 
     name = "seconds"
 
+    def __init__(self, *, zero: bool = True) -> None:
+        self._zero = zero
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
-        if not 0 <= number <= MAX_SECONDS:
-            self.fail(f"seconds must be a number from 0 to {MAX_SECONDS}", param, ctx)
+        if not 0 <= number <= MAX_SECONDS or not (number or self._zero):
+            least = "from 0" if self._zero else "more than 0, up"
+            self.fail(f"seconds must be a number {least} to {MAX_SECONDS}", param, ctx)
         return number
 
 
 SECONDS = _Seconds()
 """The type of an option for a duration."""
+
+MORE_THAN_NO_SECONDS = _Seconds(zero=False)
+"""The type of an option for a duration that must not be 0."""
 
 
 def with_password(url: str, file: str | None, variable: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
+import anyio
+import anyio.to_thread
 import click
 
 from .._arguments import without_secrets
@@ -37,28 +39,24 @@ def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def given(texts: tuple[str, ...], files: tuple[str, ...], fields: dict[str, Any]) -> Iterator[Message]:
-    """Yield the messages given by the arguments."""
-    for text in texts:
-        yield Message(text, **fields)
-    for path in files:
-        yield Message(Path(path).read_bytes(), **fields)
-
-
 async def messages_of(
-    arguments: Iterator[Message], lines: TextIO | None, json_lines: bool, fields: dict[str, Any]
+    texts: tuple[str, ...], files: tuple[str, ...], lines: TextIO | None, json_lines: bool, fields: dict[str, Any]
 ) -> AsyncGenerator[Message]:
-    """Yield the messages of the arguments, then those of the lines as they come."""
-    for message in arguments:
-        yield message
+    """Yield the messages of the arguments and the files, then those of the lines as they come."""
+    for body in texts:
+        yield Message(body, **fields)
+    for path in files:
+        # In a thread that is left behind, because a pipe may have nobody who writes to it.
+        content = await anyio.to_thread.run_sync(Path(path).read_bytes, abandon_on_cancel=True)
+        yield Message(content, **fields)
     if lines is None:
         return
     number = 0
-    async with aclosing(lines_of(lines)) as texts:
+    async with aclosing(lines_of(lines)) as coming:
         while True:
             number += 1
             try:
-                text = await anext(texts, None)
+                text = await anext(coming, None)
                 if text is None:
                     return
                 if json_lines and not text.strip():
@@ -141,7 +139,7 @@ def send(
         if value is not None
     }
     stdin = sys.stdin if lines or json_lines or not (texts or files) else None
-    messages = messages_of(given(texts, files, fields), stdin, json_lines, fields)
+    messages = messages_of(texts, files, stdin, json_lines, fields)
 
     async def run() -> int:
         async with (
