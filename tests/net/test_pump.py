@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+import socket
 import subprocess
 import sys
 
@@ -11,12 +12,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from amqp10.engine import Event
+from amqp10.engine import Event, Role
 from amqp10.errors import ConnectionClosed, ConnectionLost
 from amqp10.net import _pump as pump_module
 from amqp10.net._pump import HIGH_WATER, READ_SIZE, WRITE_AT_ONCE
 
-from ..kit.net.pump_rig import HastyWire, Received, Rig, running
+from ..kit.net.pump_rig import HastyWire, Received, Rig, SocketWire, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
@@ -98,6 +99,28 @@ async def test_leaving_an_engine_that_takes_no_more() -> None:
         rig.pump.wake()
         await anyio.wait_all_tasks_blocked()
         assert rig.wire.sent == [b"x"]
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("alive", [True, False])
+async def test_a_peer_that_hangs_up_while_nothing_is_read(role: Role, alive: bool) -> None:
+    """A server ends the connection, though the end comes after what it does not read; a client may read all of it."""
+    ours, theirs = socket.socketpair()
+    wire = SocketWire(ours)
+    with ours, theirs:
+        async with running(wire) as rig:
+            rig.engine.role = role
+            rig.on_events = lambda events: setattr(rig.engine, "reading", False)
+            wire.give(b"one")
+            await anyio.wait_all_tasks_blocked()
+            theirs.send(b"two")
+            if not alive:
+                theirs.close()
+            await anyio.sleep(5 * pump_module.LOOK_FOR_END)
+            if alive or role is Role.CLIENT:
+                assert rig.told == [[Received(b"one")]]
+            else:
+                assert "hung up" in str(rig.error and rig.error.__cause__)
 
 
 # Writing

@@ -17,7 +17,7 @@ from ..errors import ConnectionLost
 from ._connecting.tls_upgrade import answer_for_tls
 from ._fork import keep_from_children
 from ._streams.base import STREAM_ERRORS, StreamFacts, TLSSettings, describe, set_options
-from ._streams.socket import take_over
+from ._streams.socket import take_over, take_over_listener
 from ._streams.tls import TLSStream
 from ._streams.tls_settings import CertificateName, certificate_identity
 from ._url import is_loopback
@@ -33,6 +33,7 @@ async def listen_tcp(host: str, port: int, *, secure: bool = False) -> tuple[Lis
         OSError: the address cannot be listened on.
     """
     multi = await anyio.create_tcp_listener(local_host=host, local_port=port, reuse_port=False)
+    multi.listeners = list(map(take_over_listener, multi.listeners))
     for listener in multi.listeners:
         keep_from_children(listener, listener)
     actual = multi.extra(SocketAttribute.local_port)

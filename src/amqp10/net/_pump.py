@@ -27,10 +27,10 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream, TaskGroup
 
-from ..engine import ConnectionEnded, ConnectionOpened, Engine, Event
+from ..engine import ConnectionEnded, ConnectionOpened, Engine, Event, Role
 from ..errors import ConnectionLost
 from ._signal import Signal, signal_type
-from ._streams.base import STREAM_ERRORS, LayerAttribute, describe
+from ._streams.base import STREAM_ERRORS, LayerAttribute, describe, hung_up
 
 if TYPE_CHECKING:
     from ._reading import ReadingTurn
@@ -67,6 +67,10 @@ LAST_WRITE: Final = 5.0
 
 LAST_WORDS: Final = 1.0
 """Seconds to read the peer's last frames after it stopped reading."""
+
+
+LOOK_FOR_END: Final = 10.0
+"""Seconds without reading after which, and then again, a server looks whether the client has hung up."""
 
 
 class Pump:
@@ -367,10 +371,18 @@ class Pump:
                 self._lose(ConnectionLost("the peer keeps sending and does not read the answers"))
 
     async def _pause(self) -> None:
-        """Stop reading until a call of its owner makes the engine ready again, or the connection is over."""
+        """Stop reading until a call of its owner makes the engine ready again, or the connection is over.
+
+        A server also looks now and then whether the client has hung up, because reading would not show it. What the
+        client sent before is lost: it did not close the connection, and nothing was taken from it all the time.
+        """
+        serves = self._engine.role is Role.SERVER
         while not (self._engine.reading or self._ended):
             self._readable = anyio.Event()
-            await self._readable.wait()
+            with anyio.move_on_after(LOOK_FOR_END if serves else math.inf):
+                await self._readable.wait()
+            if not (self._engine.reading or self._ended) and hung_up(self._stream):
+                self._lose(ConnectionLost("the peer hung up while what it had sent waited for room"))
         self._readable = None
 
     def _go_on_reading(self) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 from sniffio import current_async_library
 
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, Event, Role, Session, SessionTerms
@@ -169,6 +171,18 @@ class HastyWire(Wire):
         if not self.gate.is_set():
             await self.gate.wait()
         self.sent.append(b"".join(buffers))
+
+
+class SocketWire(Wire):
+    """A wire that has a socket, as its end shows."""
+
+    def __init__(self, raw: socket.socket) -> None:
+        super().__init__()
+        self._raw = raw
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return {SocketAttribute.raw_socket: lambda: self._raw}
 
 
 class HandingWire(Wire):

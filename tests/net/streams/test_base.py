@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +13,10 @@ import anyio
 import pytest
 from anyio.abc import ByteStream, Listener, SocketAttribute
 
+from amqp10.broker.internals import memory_streams
 from amqp10.errors import ConnectionLost
 from amqp10.net import TLS, StreamFacts, TLSSettings, accept, connect, describe, listen_tcp, listen_unix, parse_url
+from amqp10.net._streams.base import hung_up
 from amqp10.testing import CertificateAuthority
 
 from ...kit.unavailable import unavailable
@@ -70,6 +73,24 @@ def options(raw: socket.socket) -> tuple[int, int]:
         raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY),
         raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
     )
+
+
+@pytest.mark.parametrize("end", ["none", "half", "close", "reset"])
+async def test_a_peer_that_hung_up(end: str) -> None:
+    """The end is seen before what was sent before it is read; a stream without a socket has none."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as peer:
+        ours, _ = server.accept()
+        async with await anyio.abc.SocketStream.from_socket(ours) as stream:
+            peer.sendall(b"not read")
+            if end == "half":
+                peer.shutdown(socket.SHUT_WR)
+            elif end != "none":
+                lingers = end == "reset"
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", lingers, 0))
+                peer.close()
+            assert hung_up(stream) is (end != "none")
+    in_memory, _ = memory_streams()
+    assert not hung_up(in_memory)
 
 
 async def round_trip(stream: ByteStream) -> None:

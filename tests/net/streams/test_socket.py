@@ -12,12 +12,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 import trio
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream, SocketAttribute, SocketListener
+from anyio.streams.stapled import MultiListener
 
-from amqp10.net import accept
+from amqp10.net import accept, listen_tcp
 from amqp10.net._streams.socket import SocketStream, TrioSocketStream, WatchedSocketStream, take_over
+
+from ...kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -513,3 +517,48 @@ async def test_trio_as_a_guest(tmp_path: str) -> None:
     )
     outcome = await over
     assert outcome.unwrap() == b"from trio"
+
+
+async def test_what_is_sent_before_it_is_asked_for() -> None:
+    """A client that sends without waiting for an answer is held back while the server reads nothing."""
+    listener, _ = await listen_tcp("127.0.0.1", 0)
+    accepted: list[ByteStream] = []
+    with socket.create_connection(("127.0.0.1", listener.extra(SocketAttribute.local_port))) as client:
+        client.setblocking(False)
+
+        async def serve(stream: ByteStream) -> None:
+            accepted.append(stream)
+            await anyio.sleep_forever()
+
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, serve)
+            await until(lambda: accepted)
+            sent = held_back = 0
+            while sent < 1 << 26 and held_back < 100:
+                try:
+                    sent += client.send(bytes(1 << 16))
+                    held_back = 0
+                except BlockingIOError:
+                    held_back += 1
+                    await anyio.lowlevel.checkpoint()
+            assert sent < 1 << 26
+            await accepted[0].aclose()
+            tasks.cancel_scope.cancel()
+
+
+async def test_closing_a_listener_that_accepts() -> None:
+    """Whoever waits for a connection is told, and so is who asks for another one."""
+    multi, _ = await listen_tcp("127.0.0.1", 0)
+    assert isinstance(multi, MultiListener)
+    (listener,) = multi.listeners
+    assert isinstance(listener, SocketListener)
+    async with anyio.create_task_group() as tasks:
+
+        async def accept_one() -> None:
+            with pytest.raises(anyio.ClosedResourceError):
+                await listener.accept()
+
+        tasks.start_soon(accept_one)
+        await anyio.wait_all_tasks_blocked()
+        await multi.aclose()
+    await accept_one()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import ssl
 from abc import ABC, abstractmethod
@@ -125,6 +126,19 @@ def set_options(stream: ByteStream) -> None:
         with suppress(OSError):  # the peer may be gone, as reading will show
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def hung_up(stream: ByteStream) -> bool:
+    """Return whether the peer has closed the connection, even if what it sent before was not read yet.
+
+    False also if this cannot be known: the stream has no socket, or the system has no `poll`.
+    """
+    raw = stream.extra(SocketAttribute.raw_socket, None)
+    if raw is None or not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(raw, getattr(select, "POLLRDHUP", 0))  # Linux reports the end as this, others as POLLHUP
+    return bool(poll.poll(0))
 
 
 def client_context(tls: TLSSettings | None) -> ssl.SSLContext:

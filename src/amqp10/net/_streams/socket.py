@@ -2,7 +2,7 @@
 
     trio      TrioSocketStream: read by the receiving task, as soon as trio reports data
     asyncio   WatchedSocketStream: read by the event loop, which watches the socket from one receive to the next, or
-              passes the data to a function (`receive_each`)
+              passes the data to a function (`receive_each`); a server's are accepted by WatchedListener
 
 Why not anyio's streams:
 
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.abc
 import anyio.lowlevel
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream, Listener, SocketAttribute
 from sniffio import current_async_library, current_async_library_cvar
 
 if TYPE_CHECKING:
@@ -63,6 +63,16 @@ async def take_over(stream: ByteStream) -> ByteStream:
         copy.close()
         raise
     return WatchedSocketStream(copy, None, loop)
+
+
+def take_over_listener(listener: Listener[anyio.abc.SocketStream]) -> Listener[anyio.abc.SocketStream]:
+    """Wrap the socket of an anyio listener, which has not accepted yet, in a `WatchedListener`.
+
+    Return the listener itself where the event loop does not watch sockets of others, and on trio.
+    """
+    raw = listener.extra(SocketAttribute.raw_socket, None)
+    loop = _selector_loop()
+    return WatchedListener(raw, loop) if isinstance(raw, socket.socket) and loop is not None else listener
 
 
 def _selector_loop() -> asyncio.SelectorEventLoop | None:
@@ -382,6 +392,57 @@ class WatchedSocketStream(SocketStream):
         self._came = None
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class WatchedListener(anyio.abc.SocketListener):
+    """A listening socket on asyncio, whose connections are read only while a task waits for data.
+
+    anyio's TCP stream reads from the start, and stops only after a `receive` that had to wait. So a peer that sends
+    without waiting for answers could fill the memory while its messages have no room.
+
+    Args:
+        raw: the non-blocking socket.
+        loop: the running loop.
+    """
+
+    def __init__(self, raw: socket.socket, loop: asyncio.SelectorEventLoop) -> None:
+        self._socket = raw
+        self._loop = loop
+
+    @property
+    def _raw_socket(self) -> socket.socket:
+        return self._socket
+
+    async def accept(self) -> SocketStream:
+        """Accept a connection.
+
+        Raises:
+            OSError: accepting failed.
+            ClosedResourceError: the listener was closed.
+
+        Cancelling: no connection is accepted.
+        """
+        await anyio.lowlevel.checkpoint()
+        while True:
+            if self._socket.fileno() < 0:
+                raise anyio.ClosedResourceError
+            try:
+                raw, _ = self._socket.accept()
+            except BlockingIOError:
+                await anyio.wait_readable(self._socket)
+            else:
+                raw.setblocking(False)
+                return WatchedSocketStream(raw, None, self._loop)
+
+    async def aclose(self) -> None:
+        """Stop listening.
+
+        Cancelling: the socket is closed.
+        """
+        if self._socket.fileno() >= 0:
+            anyio.notify_closing(self._socket)
+            self._socket.close()
+        await anyio.lowlevel.checkpoint()
 
 
 def _advance(buffers: deque[memoryview], sent: int) -> None:
