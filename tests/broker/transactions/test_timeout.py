@@ -7,10 +7,12 @@ import math
 import pytest
 
 from amqp10.broker import Broker
+from amqp10.dialects.v0_9.wire.methods import BasicAck, BasicCancel, BasicConsume, TxSelect
 from amqp10.errors import TransactionRolledBack
 from amqp10.messaging import ACCEPTED, Declare, Rejected, TransactionalState
 
 from ...kit.broker.controller import Controller, controller, ended, stock
+from ...kit.broker.older_clients import Client09
 from ...kit.broker.wire import Wire, bodies, queue_of
 from ...kit.clock import Clock
 from ...kit.inside.broker import VirtualHostCore, VirtualHostSettings, coordinator
@@ -138,6 +140,25 @@ def test_they_count_until_they_are_discharged(
     control.declare()
     passes(wire, clock, 60)
     assert refused(control.say(Declare()).remote_state) == "amqp:resource-limit-exceeded"
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+def test_acks_of_0_9_1(vhost: VirtualHostCore, clock: Clock, cancels: bool) -> None:
+    """An ack in a transaction that took too long ends the consumer: all that it had comes back, acked or not."""
+    stock(Wire(vhost), 1, 2, 3)
+    client = Client09(vhost)
+    client.do(TxSelect(), BasicConsume(queue="q", consumer_tag="c"))
+    client.do(BasicAck(1))
+    queue = queue_of(vhost, "q")
+    assert (len(client.messages), queue.unsettled) == (3, 3)
+    clock.now += 61
+    vhost.expire()
+    assert queue.unsettled == 3
+    client.do(*([BasicCancel("c")] if cancels else []), BasicAck(2))
+    assert (queue.depth, queue.unsettled) == (3, 0)
+    client.messages.clear()
+    client.do(BasicConsume(queue="q", consumer_tag="again"))
+    assert (len(client.messages), queue.unsettled) == (3, 3)
 
 
 @pytest.mark.anyio

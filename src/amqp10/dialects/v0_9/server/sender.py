@@ -239,6 +239,15 @@ class Consumers:
         """Requeue all deliveries without an ack, so that they come again; that is no part of a transaction."""
         self._take(sorted(self.unacked), None, TransactionWork())
 
+    def return_acked(self, link: ServerSender) -> None:
+        """Count what a link has acked in the open transaction among its deliveries again, because its owner ends it.
+
+        The owner knows which of these acks still count: those of a transaction that took too long do not.
+        """
+        for delivery in self.session.work.acked:
+            if delivery.link is link:
+                link.unsettled[delivery.tag] = delivery
+
     def committed(self, deliveries: list[OutgoingDelivery]) -> None:
         """Make the acks of a committed transaction final."""
         for link in {each.link: None for each in deliveries}:
@@ -430,6 +439,7 @@ class ServerSender(ServerLink, PlainSender):
         """End the link, mostly because its queue is gone; tell a client that understands basic.cancel."""
         if not self.attached:
             return
+        self._consumers.return_acked(self)
         self._consumers.forget(self)
         if self.session.connection.takes_cancel_notify and not self.cancelled:
             self.engine.flush_later(self)  # behind the answer to who deleted the queue, for which py-amqp waits
