@@ -279,6 +279,17 @@ def test_no_block_is_blank(path: Path) -> None:
     assert not re.search(r"^ *--8<--|^```\w+\n```$", path.read_text(), re.MULTILINE)
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_sentence_becomes_an_item(path: Path) -> None:
+    """A line of text that begins with a number and a point would be an item of a list, with a number out of order."""
+    before = 0
+    for line in re.sub(r"^ *```.*?^ *```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL).splitlines():
+        if found := re.match(r" *(\d+)[.)] ", line):
+            number = int(found[1])
+            assert number in (1, before + 1), line
+            before = number
+
+
 THREATS = ROOT / "docs" / "concepts" / "threat-model.md"
 THREAT_TEST = re.compile(r"`([\w/]+\.py)::([\w:]+)`")
 

@@ -1,13 +1,15 @@
-const LONG = 16; // characters: a shorter name stays on one line
+const LONG = 21; // characters: a name that is no longer stays on one line, but for tables of many columns
 
 // Tables that fit: long names may break between their parts, and a phone shows the cells of a row below each other.
 window.addEventListener("DOMContentLoaded", () => {
-  for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
-    for (const code of table.querySelectorAll("td code")) {
-      if (code.textContent.length > LONG) {
-        breakBetweenParts(code);
-      }
+  for (const code of document.querySelectorAll(".md-typeset :is(p, li, td) code")) {
+    if (code.textContent.length <= LONG && !code.closest("table:has(th:nth-child(6))")) {
+      code.style.whiteSpace = "nowrap";
+    } else if (code.closest("td")) {
+      breakBetweenParts(code);
     }
+  }
+  for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
     const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
     if (heads.length > 5) {
       continue; // many short cells: such a table is moved sideways, and its first column stays
