@@ -4,6 +4,16 @@ from typing import Any, Literal
 
 import pytest
 
+from amqp10.dialects.v0_10.wire.commands import (
+    MessageAccept,
+    MessageAcquire,
+    MessageFlow,
+    MessageSubscribe,
+    TxCommit,
+    TxRollback,
+    TxSelect,
+)
+from amqp10.dialects.v0_10.wire.struct import Command
 from amqp10.engine import (
     FlowReceived,
     LinkEnded,
@@ -29,6 +39,8 @@ from amqp10.messaging import (
 )
 from amqp10.types import Array, Decimal32, Symbol
 
+from ...kit.broker.controller import stock
+from ...kit.broker.older_clients import Client010
 from ...kit.broker.wire import Wire, bodies, queue_of
 from ...kit.inside.broker import VirtualHostCore
 
@@ -385,3 +397,22 @@ class TestDynamic:
         other.turn()
         assert wire.vhost.nodes == {}
         assert not another.attached
+
+
+@pytest.mark.parametrize("end", [TxCommit(), TxRollback()], ids=str)
+def test_acquired_and_settled_in_a_transaction(vhost: VirtualHostCore, end: Command) -> None:
+    """A browser of 0-10 that acquires one message after the other does not gather them."""
+    stock(Wire(vhost), "x")
+    client = Client010(vhost)
+    client.do(TxSelect())
+    client.do(MessageSubscribe("q", "d", 0, 1))
+    client.do(MessageFlow("d", 0, 9))
+    client.do(MessageFlow("d", 1, 0xFFFF_FFFF))
+    queue = queue_of(vhost, "q")
+    (browser,) = queue.consumers.values()
+    client.do(MessageAcquire(((0, 0),)))
+    assert (len(browser.acquired), queue.unsettled) == (1, 1)
+    client.do(MessageAccept(((0, 0),)))
+    client.do(end)
+    assert (len(browser.acquired), queue.unsettled) == (0, 0)
+    assert queue.depth == isinstance(end, TxRollback)

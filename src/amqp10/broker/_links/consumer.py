@@ -294,8 +294,7 @@ class ConsumerLink(LinkTaker, QueueConsumer):
     # For transactions that end
 
     def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        self._in_transaction.pop(delivery, None)
-        self._queue.settle(message_of(delivery), self, outcome)
+        self._end_delivery(delivery, outcome)
         if not delivery.local_settled and (self._link.attached or self._link.lingers):
             self._link.settle(delivery, outcome)
             self._peer.wake()
@@ -304,7 +303,7 @@ class ConsumerLink(LinkTaker, QueueConsumer):
         self._in_transaction.pop(delivery, None)
         delivery.state = None
         if delivery.local_settled:
-            self._queue.settle(message_of(delivery), self, ACCEPTED)
+            self._end_delivery(delivery, ACCEPTED)
 
     def revert(self, delivery: OutgoingDelivery) -> None:
         self._in_transaction.pop(delivery, None)
@@ -312,7 +311,7 @@ class ConsumerLink(LinkTaker, QueueConsumer):
         if delivery.local_settled or (self._over and not self._may_resume(delivery)):
             if self._over:
                 self._forget(delivery)
-            self._queue.settle(message_of(delivery), self, self._default_outcome)
+            self._end_delivery(delivery, self._default_outcome)
 
     def _may_resume(self, delivery: OutgoingDelivery) -> bool:
         """Return whether the link is detached and may still resume the delivery."""
@@ -320,8 +319,7 @@ class ConsumerLink(LinkTaker, QueueConsumer):
         return resumable is not None and resumable.requeue is not None and delivery in resumable.deliveries
 
     def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        self._in_transaction.pop(delivery, None)
-        self._queue.settle(message_of(delivery), self, outcome)
+        self._end_delivery(delivery, outcome)
         if self._link.attached:
             if not delivery.on_wire:
                 self._link.abort(delivery)
@@ -330,6 +328,13 @@ class ConsumerLink(LinkTaker, QueueConsumer):
             self._peer.wake()
         else:
             self._forget(delivery)
+
+    def _end_delivery(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
+        """End a delivery with its transaction."""
+        self._in_transaction.pop(delivery, None)
+        entry = message_of(delivery)
+        self._queue.settle(entry, self, outcome)
+        self.acquired.discard(entry)
 
     # The end
 
