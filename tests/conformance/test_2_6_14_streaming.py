@@ -400,7 +400,7 @@ def test_size_of_parts(play_client: Play) -> None:
     link = script.sender(script.session(), credit=5, max_message_size=100)
     delivery = link.send(bytes(60), more=True)
     script.expect(Transfer, more=True)
-    with pytest.raises(LocalProtocolError, match="max-message-size is 100"):
+    with pytest.raises(LocalProtocolError, match="max-message-size of 100"):
         link.send_more(delivery, bytes(41))
     link.send_more(delivery, bytes(40))
     script.expect(Transfer, more=False)
