@@ -281,3 +281,22 @@ def test_a_broker_that_stands_still(run: Run, address: str) -> None:
     began = time.monotonic()
     end(process, signal.SIGTERM)
     assert 14 < time.monotonic() - began < 30
+
+
+def test_an_interrupt_while_it_is_loaded() -> None:
+    """Ctrl-C that comes before the command begins ends it without a traceback, too."""
+    program = """if True:
+        import os, signal, sys
+        import amqp10.cli
+
+        class Interrupting:
+            def find_spec(self, name, path, target=None):
+                if name == "amqp10.cli._main":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.meta_path.insert(0, Interrupting())
+        amqp10.cli.main(["--version"])
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from typing import NoReturn
 
@@ -24,6 +25,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             raise
         print(f"amqp10: the command line needs {error.name}: pip install 'amqp10[cli]'", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # later ones are seen by `run`
+        sys.exit(128 + signal.SIGINT)
     # Messages are many objects without cycles: in the demo the default thresholds took an eighth of the CPU. A library
     # must leave them to the program, but this process is ours.
     if hasattr(gc, "set_threshold"):  # PyPy has none
