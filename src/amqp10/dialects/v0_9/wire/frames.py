@@ -49,7 +49,8 @@ class FrameReader:
 
     def starts_with(self, octets: bytes) -> bool:
         """Return whether the next octets are `octets`, or are too few to tell and agree so far."""
-        begin = self._joined()[: len(octets)]
+        # Not `_joined`: what waits is the middle of a frame, which `within_frame` has to tell.
+        begin = b"".join((self._data, *self._waiting))[: len(octets)]
         return octets.startswith(begin) and bool(begin)
 
     def _joined(self) -> bytes:
