@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 from ...engine import IncomingDelivery, IncomingStream
 from ...errors import DecodeError
-from .message.header_names import DELIVERY_COUNT, TTL
+from .._kit.message_mapping import DELIVERY_COUNT
+from .message.header_names import TTL
 from .wire.commands import MessageHead
 from .wire.fragments import Assembly
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp10.dialects.fast.message.from_head import from_fast
-from amqp10.dialects.fast.message.header_names import NATIVE, REST_HEADER, SECTIONS, WHOLE
+from amqp10.dialects.fast.message.header_names import NATIVE, SECTIONS, WHOLE
 from amqp10.dialects.fast.message.to_head import to_fast
 from amqp10.dialects.fast.wire.commands import MessageHead
 from amqp10.dialects.fast.wire.values import Seconds, read_table
@@ -21,6 +21,7 @@ from amqp10.testing.strategies import exact_message, messages
 from amqp10.types import Int, Symbol
 
 from ....kit.dialects.fast.strategies import table, tables, texts
+from ....kit.inside.engines import REST_HEADER
 
 NOW = 1_700_000_000.25
 HOP_HEADERS = {REST_HEADER, "x-opt-amqp10-ttl", "x-opt-amqp10-priority", "x-opt-amqp10-sections", "x-delivery-count"}

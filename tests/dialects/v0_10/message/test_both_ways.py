@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from amqp10 import AmqpSequence, AmqpValue, Data, Message
 from amqp10.dialects.v0_10.message.from_transfer import read_message
-from amqp10.dialects.v0_10.message.header_values import BODY, PREFIX, REST_HEADER
+from amqp10.dialects.v0_10.message.header_values import BODY
 from amqp10.dialects.v0_10.message.to_transfer import write_message
 from amqp10.dialects.v0_10.wire.commands import DeliveryProperties, MessageProperties, ReplyTo
 from amqp10.dialects.v0_10.wire.values import Array010, Raw
@@ -22,6 +22,7 @@ from amqp10.testing.strategies import messages
 from amqp10.types import Array, Decimal128, Described, Short, Symbol, Timestamp, UInt, ULong
 
 from ....kit.dialects.v0_10.messages import QUEUE, there
+from ....kit.inside.engines import PREFIX, REST_HEADER
 
 FIELDS = (
     "durable",

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from amqp10.dialects.v0_9.message.from_basic import FromBasic
 from amqp10.dialects.v0_9.message.pass_through import MAX_KEPT, MAX_OCTETS, PassThrough, pass_through
-from amqp10.dialects.v0_9.message.places import ACQUIRED_COUNT, DELIVERY_COUNT, REST_HEADER, SECTIONS
+from amqp10.dialects.v0_9.message.places import ACQUIRED_COUNT, SECTIONS
 from amqp10.dialects.v0_9.message.to_basic import ToBasic
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.tables import DRAFT_TABLES, TABLES, Tables
 from amqp10.messaging import Data, Message
 from amqp10.testing.strategies import messages
 from amqp10.types import Symbol
+
+from ....kit.inside.engines import DELIVERY_COUNT, REST_HEADER
 
 ROUTE = b"\0\1e\1k"
 FRAME = 131_072

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.dialects.v0_9.message.from_basic import FromBasic, incoming_head
-from amqp10.dialects.v0_9.message.places import EXCHANGE, NATIVE_ANNOTATION, RESERVED, REST_HEADER, ROUTING_KEY
+from amqp10.dialects.v0_9.message.places import NATIVE_ANNOTATION, RESERVED
 from amqp10.dialects.v0_9.message.to_basic import ToBasic
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.tables import DRAFT_TABLES, TABLES, Tables
@@ -19,6 +19,8 @@ from amqp10.errors import EncodeError
 from amqp10.messaging import AmqpSequence, AmqpValue, Data, Message
 from amqp10.testing.strategies import messages
 from amqp10.types import Int, Symbol, ULong
+
+from ....kit.inside.engines import EXCHANGE, REST_HEADER, ROUTING_KEY
 
 FIELDS = (
     *("durable", "priority", "ttl", "delivery_count", "message_id", "user_id", "subject", "reply_to"),

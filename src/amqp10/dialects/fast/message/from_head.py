@@ -12,6 +12,7 @@ from typing import Any, Final
 from ....errors import AmqpError, DecodeError
 from ....messaging import Data, Message, data_head
 from ....types import Symbol, UInt
+from ..._kit.message_mapping import DELIVERY_COUNT, GROUP_SEQUENCE, REST_HEADER, cut
 from ..codes import BadContents
 from ..wire.commands import MessageHead
 from ..wire.fragments import Assembly
@@ -19,15 +20,12 @@ from ..wire.values import Seconds, Table, write_table
 from .header_names import (
     CONTENT_TYPE,
     CORRELATION_ID,
-    DELIVERY_COUNT,
     FORMAT,
-    GROUP_SEQUENCE,
     HOP,
     MOMENTS,
     NATIVE,
     PARTS,
     PRIORITY,
-    REST_HEADER,
     SECTIONS,
     TEXTS,
     TTL,
@@ -122,14 +120,8 @@ def _parted(head: MessageHead, body: bytes) -> bytes | Data:
     text = head.headers.get(PARTS)
     if not isinstance(text, str) or len(text) > 100_000 or _SIZES.fullmatch(text) is None:
         return body
-    sizes = [int(size or 0) for size in text.split(",")]
-    if sum(sizes) != len(body):
-        return body
-    parts, at = [], 0
-    for size in sizes:
-        parts.append(body[at : at + size])
-        at += size
-    return Data(*parts)
+    data = cut(body, [int(size or 0) for size in text.split(",")])
+    return body if data is None else data
 
 
 def message_of(

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from ....types import Symbol
+from ..._kit.message_mapping import DELIVERY_COUNT, GROUP_ID, GROUP_SEQUENCE, PREFIX, REST_HEADER, SUBJECT
 
 SECTIONS: Final = "application/vnd.amqp10; section=amqp-value"
 """The mime-type of a body that is encoded sections of AMQP 1.0."""
 WHOLE: Final = "application/vnd.amqp10"
 """The mime-type of a body that is a whole encoded message, because no other form can express it."""
 
-PREFIX: Final = "x-opt-amqp10-"
-REST_HEADER: Final = "x-opt-amqp10"
-DELIVERY_COUNT: Final = "x-delivery-count"
 NATIVE: Final = Symbol("x-opt-fast")
-_SUBJECT: Final = "qpid.subject"
 TEXTS: Final = {
-    "subject": _SUBJECT,
-    "group_id": "JMSXGroupID",
+    "subject": SUBJECT,
+    "group_id": GROUP_ID,
     "to": f"{PREFIX}to",
     "reply_to": f"{PREFIX}reply-to",
     "reply_to_group_id": f"{PREFIX}reply-to-group-id",
@@ -27,7 +24,6 @@ MOMENTS: Final = {
     "absolute_expiry_time": f"{PREFIX}absolute-expiry-time",
     "creation_time": f"{PREFIX}creation-time",
 }
-GROUP_SEQUENCE: Final = "JMSXGroupSeq"
 USER_ID: Final = f"{PREFIX}user-id"
 CORRELATION_ID: Final = f"{PREFIX}correlation-id"
 CONTENT_TYPE: Final = f"{PREFIX}content-type"

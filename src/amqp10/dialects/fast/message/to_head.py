@@ -23,20 +23,18 @@ from uuid import UUID
 from ....errors import AmqpError, DecodeError
 from ....messaging import Data, Message, data_head
 from ....types import ULong
+from ..._kit.message_mapping import DELIVERY_COUNT, GROUP_SEQUENCE, REST_HEADER
 from ..._kit.values import text_or_octets
 from ..wire.commands import MessageHead
 from ..wire.values import MAX_SHORTSTR, Table, read_table
 from .header_names import (
     CONTENT_TYPE,
     CORRELATION_ID,
-    DELIVERY_COUNT,
     FORMAT,
-    GROUP_SEQUENCE,
     MOMENTS,
     NATIVE,
     PARTS,
     PRIORITY,
-    REST_HEADER,
     SECTIONS,
     TEXTS,
     TTL,

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from itertools import accumulate
 from typing import Any, Final
 from uuid import UUID
 
 from ....engine import route_address
 from ....errors import DecodeError, EncodeError
-from ....messaging import AmqpValue, Data, Message
+from ....messaging import AmqpValue, Message
 from ....messaging.sections import BODY as BODY_CODES
 from ....messaging.sections import FOOTER, scan, write_body, write_head, write_map
 from ....types import Symbol, Timestamp, ULong
+from ..._kit.message_mapping import (
+    EXCHANGE,
+    GROUP_ID,
+    GROUP_SEQUENCE,
+    PREFIX,
+    REST_HEADER,
+    ROUTING_KEY,
+    SUBJECT,
+    cut,
+    kept_id,
+)
 from ..._kit.values import SINCE_1973, moment, text_or_octets
 from ..wire.commands import DeliveryProperties, MessageProperties, ReplyTo
 from ..wire.struct import decode_header
 from ..wire.values import encode_map, read_list, read_map
 from .header_values import (
     ENCODED,
-    EXCHANGE,
-    GROUP_ID,
-    GROUP_SEQUENCE,
     LIST,
     LONG,
     MAP,
     NATIVE_ANNOTATION,
-    PREFIX,
-    REST_HEADER,
-    ROUTING_KEY,
-    SUBJECT,
     NoEquivalent,
     from_header,
     is_application_value,
@@ -101,7 +104,7 @@ class _Reader:
             self.annotations.update(self.rest.message_annotations)
             self.application.update(self.rest.application_properties)
         if self.own:
-            self.annotations[Symbol(NATIVE_ANNOTATION)] = {Symbol(name): value for name, value in self.own.items()}
+            self.annotations[NATIVE_ANNOTATION] = {Symbol(name): value for name, value in self.own.items()}
         if self.annotations:
             fields["message_annotations"] = self.annotations
         if self.application:
@@ -169,8 +172,8 @@ class _Reader:
         key = delivery.routing_key or ""
         if exchange or key:
             fields["to"] = route_address(exchange, key)
-            self.annotations[Symbol(EXCHANGE)] = exchange
-            self.annotations[Symbol(ROUTING_KEY)] = key
+            self.annotations[EXCHANGE] = exchange
+            self.annotations[ROUTING_KEY] = key
         fields["subject"] = self.subject if self.subject is not None else (key if exchange else None)
         fields["creation_time"] = self._moment("creation-time", delivery.timestamp)
         fields["absolute_expiry_time"] = self._moment("absolute-expiry-time", delivery.expiration)
@@ -228,9 +231,9 @@ class _Reader:
             fields["content_type"] = original if isinstance(original, str) else None
             return None
         parts = self.kept.get("parts")
-        if isinstance(parts, list) and _adds_up(parts, len(body)):
-            ends = list(accumulate(parts))
-            return Data(*(body[end - size : end] for size, end in zip(parts, ends, strict=True)))
+        data = cut(body, parts) if isinstance(parts, list) and _are_sizes(parts, len(body)) else None
+        if data is not None:
+            return data
         if marker == "data":
             return body
         try:
@@ -251,11 +254,7 @@ class _Reader:
 
 def _id(kept: Any, field: Any) -> Any:
     """Return a message-id: `kept`, from a header of ours, if it has a type of message-ids, else `field`."""
-    if isinstance(kept, int):
-        return ULong(kept & 0xFFFF_FFFF_FFFF_FFFF)  # some brokers have no unsigned integers
-    if isinstance(kept, UUID | bytes | str):
-        return kept
-    return field
+    return kept_id(kept) if isinstance(kept, int | UUID | bytes | str) else field
 
 
 def _text(value: Any) -> Any:
@@ -263,11 +262,9 @@ def _text(value: Any) -> Any:
     return text_or_octets(value) if isinstance(value, bytes) else value
 
 
-def _adds_up(sizes: list[Any], total: int) -> bool:
+def _are_sizes(sizes: list[Any], total: int) -> bool:
     """Return whether `sizes` can be the sizes of the parts of a body of `total` octets."""
-    if not sizes or not all(isinstance(size, int) and size >= 0 for size in sizes):
-        return False
-    return len(sizes) <= total + 1024 and sum(sizes) == total
+    return 0 < len(sizes) <= total + 1024 and all(isinstance(size, int) and size >= 0 for size in sizes)
 
 
 def _is_body(octets: bytes) -> bool:

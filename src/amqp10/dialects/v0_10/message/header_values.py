@@ -26,6 +26,7 @@ from ....types import (
     Float,
     Int,
     Short,
+    Symbol,
     Timestamp,
     TypeName,
     UByte,
@@ -33,28 +34,19 @@ from ....types import (
     ULong,
     UShort,
 )
+from ..._kit.message_mapping import PREFIX
 from ..wire.values import Array010, encode_value
 
-# Headers that hold fields which 0-10 does not have.
-PREFIX: Final = "x-opt-amqp10-"
+# Headers that hold fields which 0-10 does not have. `REST_HEADER` has values that 0-10 does not have, or that brokers
+# alter: they override those of other headers.
 LONG: Final = PREFIX + "long-"
 """The same for a text that is too long for a text header: the header holds its octets."""
-REST_HEADER: Final = "x-opt-amqp10"
-"""A header with encoded sections of AMQP 1.0: values that 0-10 does not have, or that brokers alter.
-
-Its values override those of other headers.
-"""
-SUBJECT: Final = "qpid.subject"
-GROUP_ID: Final = "JMSXGroupID"
-GROUP_SEQUENCE: Final = "JMSXGroupSeq"
 BODY: Final = PREFIX + "body"
 PARTS: Final = PREFIX + "parts"
 """The sizes of the data sections, if there are several."""
 
-# Message annotations that hold fields which AMQP 1.0 does not have.
-EXCHANGE: Final = "x-exchange"
-ROUTING_KEY: Final = "x-routing-key"
-NATIVE_ANNOTATION: Final = "x-opt-0-10"
+# The message annotation that holds fields which AMQP 1.0 does not have.
+NATIVE_ANNOTATION: Final = Symbol("x-opt-0-10")
 """A map: fields of 0-10 by name, and as "headers" the encoded headers that have no type in AMQP 1.0."""
 
 ENCODED: Final = "application/vnd.amqp10"

@@ -17,24 +17,27 @@ from ....errors import DecodeError, EncodeError
 from ....messaging import AmqpSequence, AmqpValue, Data, Message
 from ....messaging.sections import APPLICATION_PROPERTIES, FOOTER, MESSAGE_ANNOTATIONS, write_body, write_map
 from ....types import Int, UInt, ULong
+from ..._kit.message_mapping import (
+    EXCHANGE,
+    GROUP_ID,
+    GROUP_SEQUENCE,
+    PREFIX,
+    REST_HEADER,
+    ROUTING_KEY,
+    SUBJECT,
+    origin_of,
+)
 from ..._kit.values import SINCE_1973, milliseconds, text_or_octets
 from ..wire.commands import DeliveryProperties, MessageProperties, ReplyTo
 from ..wire.values import encode_value, read_map
 from .header_values import (
     BODY,
     ENCODED,
-    EXCHANGE,
-    GROUP_ID,
-    GROUP_SEQUENCE,
     LIST,
     LONG,
     MAP,
     NATIVE_ANNOTATION,
     PARTS,
-    PREFIX,
-    REST_HEADER,
-    ROUTING_KEY,
-    SUBJECT,
     TEXT,
     NoEquivalent,
     altered_by_brokers,
@@ -110,11 +113,8 @@ def as_encoded_sections(payload: bytes, address: Address) -> WrittenMessage:
 
 def _went(message: Message, fallback: Address) -> Address:
     """Return the exchange and the routing key that the message came with, or `fallback` if it does not say."""
-    annotations = message.message_annotations
-    exchange, key = annotations.get(EXCHANGE), annotations.get(ROUTING_KEY)
-    if isinstance(exchange, str) and isinstance(key, str) and max(len(exchange.encode()), len(key.encode())) < 256:
-        return Address(exchange, key)
-    return fallback
+    origin = origin_of(message.message_annotations)
+    return Address(*origin) if origin is not None and all(len(each.encode()) < 256 for each in origin) else fallback
 
 
 def _came_to(message: Message) -> str | None:

@@ -13,15 +13,14 @@ from typing import Any, Final
 from ....engine import route_address
 from ....errors import AmqpError, DecodeError, EncodeError
 from ....messaging import Message, data_head
-from ....types import Symbol, Timestamp, ULong
+from ....types import Symbol, Timestamp
+from ..._kit.message_mapping import DELIVERY_COUNT, EXCHANGE, REST_HEADER, ROUTING_KEY, kept_id
 from ..wire.draft import Content
 from ..wire.properties import BasicProperties
 from ..wire.tables import Latin1, Tables, octets_of, read_text
 from ..wire.well_formed import is_well_formed
 from .places import (
-    DELIVERY_COUNT,
     DURABLE,
-    EXCHANGE,
     FIELD_HEADERS,
     ID_HEADERS,
     LATIN1,
@@ -33,8 +32,6 @@ from .places import (
     PROPERTIES,
     REPLY_TO,
     RESERVED,
-    REST_HEADER,
-    ROUTING_KEY,
     SECTION_SIZES,
     SECTIONS,
     TEXTS,
@@ -337,7 +334,7 @@ def _read_headers(
             others[name] = value
     for field, name in ID_HEADERS.items():
         value = headers.get(name)
-        kept = ULong(value & 0xFFFF_FFFF_FFFF_FFFF) if isinstance(value, int) else value
+        kept = kept_id(value)
         if isinstance(kept, int | str | bytes) and fields[field] in (None, near_text(kept)):
             fields[field] = kept
         elif value is not None:

@@ -31,6 +31,7 @@ from typing import Any, Final
 from ....engine import parse_address
 from ....errors import EncodeError
 from ....types import Int, Symbol, Timestamp
+from ..._kit.message_mapping import DELIVERY_COUNT, GROUP_ID, GROUP_SEQUENCE, PREFIX, REST_HEADER, SUBJECT
 from ..wire.tables import Tables
 
 Clock = Callable[[], int]
@@ -40,29 +41,25 @@ Sizes = tuple[tuple[int, int], ...]
 DIRECT_REPLY: Final = "amq.rabbitmq.reply-to"
 """RabbitMQ's pseudo-queue for replies; their addresses have this, a dot and more."""
 DURABLE: Final = 2  # as delivery-mode
-REST_HEADER: Final = "x-opt-amqp10"
 NATIVE_ANNOTATION: Final = Symbol("x-opt-0-9-1")
 SECTIONS: Final = "amqp-1.0"
-EXCHANGE: Final = Symbol("x-exchange")
-ROUTING_KEY: Final = Symbol("x-routing-key")
 DEATHS: Final = "x-death"
-DELIVERY_COUNT: Final = "x-delivery-count"
 ACQUIRED_COUNT: Final = "x-acquired-count"
 """How many consumers of a quorum queue gave the message back, whether it failed or not."""
 # Fields that have no place of their own, and the headers that carry them.
 FIELD_HEADERS: Final = {
-    "subject": "qpid.subject",
-    "group_id": "JMSXGroupID",
-    "group_sequence": "JMSXGroupSeq",
-    "to": f"{REST_HEADER}-to",
-    "reply_to_group_id": f"{REST_HEADER}-reply-to-group-id",
-    "absolute_expiry_time": f"{REST_HEADER}-absolute-expiry-time",
+    "subject": SUBJECT,
+    "group_id": GROUP_ID,
+    "group_sequence": GROUP_SEQUENCE,
+    "to": f"{PREFIX}to",
+    "reply_to_group_id": f"{PREFIX}reply-to-group-id",
+    "absolute_expiry_time": f"{PREFIX}absolute-expiry-time",
 }
 NUMBERS: Final = ("group_sequence", "absolute_expiry_time")
-REPLY_TO: Final = f"{REST_HEADER}-reply-to"
+REPLY_TO: Final = f"{PREFIX}reply-to"
 # The headers for ids that do not fit the property, as this package's 0-10 writes them; they come through Broker-J so.
-ID_HEADERS: Final = {"message_id": f"{REST_HEADER}-message-id", "correlation_id": f"{REST_HEADER}-correlation-id"}
-SECTION_SIZES: Final = f"{REST_HEADER}-sections"
+ID_HEADERS: Final = {"message_id": f"{PREFIX}message-id", "correlation_id": f"{PREFIX}correlation-id"}
+SECTION_SIZES: Final = f"{PREFIX}sections"
 RESERVED: Final = frozenset(
     (*FIELD_HEADERS.values(), *ID_HEADERS.values(), REST_HEADER, REPLY_TO, DELIVERY_COUNT, SECTION_SIZES)
 )

@@ -13,6 +13,7 @@ from ....errors import DecodeError, EncodeError
 from ....messaging import Data, Message
 from ....messaging.sections import DATA_HEADS
 from ....types import Int, Timestamp
+from ..._kit.message_mapping import DELIVERY_COUNT, EXCHANGE, REST_HEADER, ROUTING_KEY, origin_of
 from ..._kit.values import milliseconds
 from ..wire.draft import Content
 from ..wire.properties import BasicProperties
@@ -21,9 +22,7 @@ from .from_basic import Kind, kind_of
 from .places import (
     ACQUIRED_COUNT,
     DEATHS,
-    DELIVERY_COUNT,
     DURABLE,
-    EXCHANGE,
     FIELD_HEADERS,
     LATIN1,
     LATIN1_HEADERS,
@@ -34,8 +33,6 @@ from .places import (
     PROPERTIES,
     REPLY_TO,
     RESERVED,
-    REST_HEADER,
-    ROUTING_KEY,
     SECTION_SIZES,
     SECTIONS,
     TEXTS,
@@ -165,11 +162,11 @@ class ToBasic:
                 raise EncodeError(f"to: {error}") from None
             exchange, key, implied = address.exchange, address.key, address.key is None
         if self._forwarded:
-            there, known = (message.message_annotations.get(name) for name in (EXCHANGE, ROUTING_KEY))
-            if isinstance(there, str) and isinstance(known, str):
+            origin = origin_of(message.message_annotations)
+            if origin is not None:
                 odd = _names(_native(message).get(LATIN1))
-                exchange = _as_latin1(there) if "exchange" in odd else there
-                key = _as_latin1(known) if "routing-key" in odd else known
+                exchange = _as_latin1(origin[0]) if "exchange" in odd else origin[0]
+                key = _as_latin1(origin[1]) if "routing-key" in odd else origin[1]
         if key is None:
             key = message.subject or ""
         time_dependent = self._clock is not None and message.ttl is not None
