@@ -96,7 +96,7 @@ class Transcript:
 
     def _next(self) -> bytes | Frame | None:
         if self._header_due:
-            header = self._reader.header()
+            header = self._reader.protocol_header()
             if header is None:
                 return None
             self._header_due = False

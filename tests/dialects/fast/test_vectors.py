@@ -68,7 +68,7 @@ def test_decoded(vector: dict[str, Any]) -> None:
         assert got is not None
         command, content = got
         assert command == TITLES[vector["command"]](**plain(vector["fields"]))
-        assert not reader.within
+        assert not reader.within_frame
         if "head" in vector:
             head, at = MessageHead.read(content, 0, len(content))
             assert head == MessageHead(**plain(vector["head"]))

@@ -106,7 +106,7 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
             return
         self.reader.feed(data)
         self.guard(self._read)
-        self._note_input(len(data), self.reader.within)
+        self._note_input(len(data), self.reader.within_frame)
 
     def guard(self, work: Callable[[], None]) -> None:
         """Call `work`, and fail the connection over an `AmqpError` that it raises, because the peer caused it."""

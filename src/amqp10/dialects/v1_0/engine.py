@@ -169,7 +169,7 @@ class V1Engine(EngineBase[TransportState]):
                     raise RemoteProtocolError("an AMQP frame before the end of SASL")
                 self._receive_sasl(frame[2])
             else:
-                header = None if self.state in (TransportState.IDLE, TransportState.OVER) else reader.header()
+                header = None if self.state in (TransportState.IDLE, TransportState.OVER) else reader.protocol_header()
                 if header is None:
                     return
                 self._receive_header(bytes(header))

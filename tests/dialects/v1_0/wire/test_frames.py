@@ -175,11 +175,11 @@ def test_header() -> None:
     """A protocol header is taken when all of it is here; frames may follow at once."""
     reader = FrameReader()
     for number in range(8):
-        assert reader.header() is None
+        assert reader.protocol_header() is None
         reader.feed(AMQP_HEADER[number : number + 1])
-    assert reader.header() == AMQP_HEADER
+    assert reader.protocol_header() == AMQP_HEADER
     reader.feed(SASL_HEADER + HEARTBEAT)
-    assert reader.header() == SASL_HEADER
+    assert reader.protocol_header() == SASL_HEADER
     assert reader.next() == (FRAME_AMQP, 0, None, b"")
 
 
@@ -188,9 +188,9 @@ def test_header_that_cannot_be(portions: list[bytes]) -> None:
     """Bytes that cannot become a header are returned as soon as that is certain."""
     reader = FrameReader()
     for portion in portions:
-        assert reader.header() is None
+        assert reader.protocol_header() is None
         reader.feed(portion)
-    assert reader.header() == b"".join(portions)[:8]
+    assert reader.protocol_header() == b"".join(portions)[:8]
 
 
 # Frame headers

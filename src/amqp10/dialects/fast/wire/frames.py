@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....errors import DecodeError, RemoteProtocolError
+from ..._kit.buffered_reader import BufferedReader
 from .command_table import Command
 from .commands import COMMANDS
 
@@ -32,34 +33,17 @@ def encode_command(command: Command, content: bytes = b"") -> bytes:
     return b"".join((head, bytes((command.code,)), fields, b"\xce", content))
 
 
-class CommandReader:
+class CommandReader(BufferedReader):
     """Cuts the octets that come in into commands, each with the octets of a message that follow it.
 
     Attributes:
         limit: octets that a command, or a fragment, may have.
-        within: the octets fed last lie within a command or a fragment: they neither began nor completed one.
     """
 
     def __init__(self, limit: int = PRE_TUNE_MAX) -> None:
+        super().__init__()
         self.limit = limit
-        self._data = b""
-        self._at = 0
-        self._more: list[bytes] = []
-        self._missing = 0  # octets that must come before anything can be read
         self._command: tuple[Command, int] | None = None  # the command whose fragment is still to come, and its size
-
-    @property
-    def within(self) -> bool:
-        return bool(self._more)
-
-    def feed(self, data: bytes) -> None:
-        """Take octets, in portions of any size."""
-        self._more.append(data)
-        self._missing -= len(data)
-        if self._missing <= 0:
-            self._data = b"".join((self._data[self._at :], *self._more))
-            self._at = 0
-            self._more.clear()
 
     def front(self, size: int) -> bytes:
         """Return the next `size` octets, or fewer if fewer have arrived, without taking them."""
@@ -124,11 +108,6 @@ class CommandReader:
         taken = self._data[self._at : self._at + size]
         self._at += size
         return taken
-
-    def _wait(self, missing: int) -> None:
-        self._missing = missing
-        # Drop the octets that were taken already, so that they hold no memory while the rest waits for more.
-        self._data, self._at = self._data[self._at :], 0
 
 
 def decode_command(data: bytes, at: int, end: int) -> Command:

@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final
 
 from ....errors import RemoteProtocolError
+from ..._kit.buffered_reader import BufferedReader
 
 PROTOCOL_HEADER: Final = b"AMQP\x01\x01\x00\x0a"
 HEAD_SIZE: Final = 12
@@ -108,7 +109,7 @@ class _Part:
         return assembly
 
 
-class FrameReader:
+class FrameReader(BufferedReader):
     """Cuts the bytes it is fed into frames, and joins the frames to assemblies.
 
     Attributes:
@@ -121,44 +122,12 @@ class FrameReader:
     """
 
     def __init__(self, max_frame_size: int = MAX_FRAME_SIZE, max_size: int | None = None) -> None:
+        super().__init__()
         self.max_frame_size = max_frame_size
         self.max_size = max_size
         self.most_in_part: int | None = None
         self.partial: int = 0
-        self._data = b""
-        self._at = 0
-        self._more: list[bytes] = []  # bytes that do not yet complete the frame that `_data` ends in
-        self._missing = 0
         self._open: dict[tuple[int, int], _Part] = {}
-
-    @property
-    def within_frame(self) -> bool:
-        """Return whether the bytes fed last were only the middle of a frame."""
-        return bool(self._more)
-
-    def feed(self, data: bytes) -> None:
-        """Take bytes, in any portions."""
-        if not self._more and self._at == len(self._data):
-            self._data, self._at, self._missing = bytes(data), 0, 0
-            return
-        self._more.append(bytes(data))
-        self._missing -= len(data)
-        if self._missing <= 0:
-            self._data = b"".join((self._data[self._at :], *self._more))
-            self._at = 0
-            self._more.clear()
-
-    def protocol_header(self) -> bytes | None:
-        """Return the eight octets that open a connection; None while some of them are missing.
-
-        Octets that cannot become a protocol header are returned at once, even if there are fewer than eight.
-        """
-        start = self._data[self._at : self._at + 8]
-        if len(start) < 8 and (not start or b"AMQP"[: len(start)] == start[:4]):
-            self._wait(1)
-            return None
-        self._at += len(start)
-        return start
 
     def next(self) -> Assembly | None:
         """Return the next complete assembly; None while it is not complete.
@@ -235,12 +204,6 @@ class FrameReader:
         part.given = part.size > self.max_size
         if self.partial > MAX_AT_ONCE * max(self.max_size, MAX_FRONT):
             raise RemoteProtocolError("too many bytes of incomplete commands", "amqp:resource-limit-exceeded")
-
-    def _wait(self, missing: int) -> None:
-        if not self._more:
-            self._missing = missing
-            # Do not keep the frames that were read only because the rest is in the same buffer.
-            self._data, self._at = self._data[self._at :], 0
 
     def _bad_head(self, flags: int, kind: int, size: int) -> RemoteProtocolError:
         if size >= HEAD_SIZE and size > self.max_frame_size:

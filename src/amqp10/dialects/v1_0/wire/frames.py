@@ -13,6 +13,7 @@ from ....errors import DecodeError, RemoteProtocolError
 from ....messaging.payloads import LARGE, SplitPayload
 from ....types import Composite, decode_composite
 from ....types.codec import type_at
+from ..._kit.buffered_reader import BufferedReader
 from .bulk import KEY, Layouts, by_longer_key, read_mixed, read_run
 from .bulk import Alike as Alike
 from .bulk import Mixed as Mixed
@@ -76,7 +77,7 @@ _MAX_PIECES: Final = 32  # pieces of one frame; if it comes in more, they are jo
 _SCRAP: Final = 4096  # up to this many bytes of a large frame are copied, not kept with the buffer around them
 
 
-class FrameReader:
+class FrameReader(BufferedReader):
     """Cuts the bytes it is fed into frames.
 
     Args:
@@ -91,6 +92,7 @@ class FrameReader:
     """
 
     def __init__(self, max_frame_size: int = 512, *, reuses: bool = False) -> None:
+        super().__init__()
         self._reuses = reuses
         self.max_frame_size = max_frame_size
         self._layouts: Layouts = {}
@@ -99,10 +101,6 @@ class FrameReader:
         self.alike: TransferLayout | None = None
         self.mixed: bool = False
         self._before: TransferLayout | None = None
-        self._data = b""
-        self._at = 0
-        self._more: list[bytes] = []  # bytes that do not yet complete the frame that `_data` ends in
-        self._missing = 0  # bytes that must come before it makes sense to look again
         self._piecemeal = False  # the frame that these complete is not to be joined
 
     @property
@@ -120,11 +118,6 @@ class FrameReader:
         """The number of bytes that were fed and not yet read."""
         return len(self._data) - self._at + sum(map(len, self._more))
 
-    @property
-    def within_frame(self) -> bool:
-        """Return whether the bytes fed last were only the middle of a frame."""
-        return bool(self._more)
-
     def feed(self, data: bytes) -> None:
         """Take bytes, in any portions."""
         if not self._more and self._at == len(self._data):
@@ -140,18 +133,6 @@ class FrameReader:
             self._at = 0
             self._more.clear()
             self._piecemeal = False
-
-    def header(self) -> bytes | None:
-        """Return the eight bytes of a protocol header; None while they are not all there.
-
-        What cannot become a header is given at once, short as it is, so that nobody waits for the rest.
-        """
-        start = self._data[self._at : self._at + 8]
-        if len(start) < 8 and (not start or b"AMQP"[: len(start)] == start[:4]):
-            self._wait(1)
-            return None
-        self._at += len(start)
-        return start
 
     def next(self) -> Frame | None:
         """Return the next whole frame; None while it is not all there.
