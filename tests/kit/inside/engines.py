@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amqp10.dialects._kit import backlog, message_limits
+from amqp10.dialects._kit.fields import Field
 from amqp10.dialects._kit.id_order import IdOrder
 from amqp10.dialects._kit.lazy_deliveries import LazyRun
 from amqp10.dialects._kit.message_limits import message_limit, partial_limit

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects.v0_9.wire.fields import Field
 from amqp10.dialects.v0_9.wire.framing import HEADER, METHOD, Framing
 from amqp10.dialects.v0_9.wire.method_table import Method, MethodTable
 from amqp10.dialects.v0_9.wire.methods import METHODS
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.tables import TABLES
+
+from ....kit.inside.engines import Field
 
 pamqp = pytest.importorskip("pamqp")
 commands = pytest.importorskip("pamqp.commands")

@@ -10,11 +10,11 @@ whose flag is 0 is absent and takes up no octets. A field of type bit consists o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from struct import Struct as Layout
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from ....errors import DecodeError, EncodeError
+from ..._kit.fields import Field, Fields
 from .values import (
     _COMPOUNDS,
     STRUCT32,
@@ -36,43 +36,24 @@ Ranges = tuple[tuple[int, int], ...]
 """A sequence-set, or byte-ranges: lower and upper bound of each range, both included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field, as declared.
-
-    Attributes:
-        name: the Python name; on the wire a field has only a place.
-        type: the name of a type of 0-10, or of a declared struct.
-        required: it is an error if the field is absent.
-        default: the value of an absent field.
-    """
-
-    name: str
-    type: str
-    required: bool = False
-    default: Any = None
-
-
 def field(type: str, *, required: bool = False, default: Any = None) -> Any:  # noqa: A002
     """Declare a field in the body of a class; see `Field`."""
-    return Field("", type, required, False if type == "bit" else default)
+    return Field("", type, False if type == "bit" else default, required)
 
 
 @dataclass_transform()
-class Packed:
+class Packed(Fields):
     """The base of controls, commands and structs: a sequence of fields.
 
     Attributes:
         spec_code: class code and own code, as two octets; 0 for a struct without one.
         spec_name: the specification's name, such as "message.transfer".
-        fields: the fields as declared, in wire order.
         size_width: octets of the size before the fields; 0 for controls and commands.
         pack_width: octets of flags; 0: every field is present.
     """
 
     spec_code: ClassVar[int] = 0
     spec_name: ClassVar[str]
-    fields: ClassVar[tuple[Field, ...]] = ()
     size_width: ClassVar[int] = 0
     pack_width: ClassVar[int] = 2
     _codecs: ClassVar[tuple[tuple[int, str, Any, Any, bool], ...]]
@@ -81,37 +62,14 @@ class Packed:
     def __init_subclass__(cls, *, name: str = "", code: int = 0) -> None:
         if not name:
             return  # the base of a kind
-        declared = [(key, each) for key, each in vars(cls).items() if isinstance(each, Field)]
+        super().__init_subclass__()
         cls.spec_name, cls.spec_code = name, code
-        cls.fields = tuple(replace(each, name=key) for key, each in declared)
         cls._flags_known = (1 << len(cls.fields)) - 1
         codecs = []
         for place, each in enumerate(cls.fields):
-            delattr(cls, each.name)
             write, read = _CODECS[each.type] if each.type in _CODECS else _of_struct(_BY_NAME[each.type])
             codecs.append((1 << place, each.name, write, read, each.required))
         cls._codecs = tuple(codecs)
-
-    def __init__(self, *values: Any, **named: Any) -> None:
-        for each, value in zip(self.fields, values, strict=False):
-            setattr(self, each.name, value)
-        for each in self.fields[len(values) :]:
-            setattr(self, each.name, named.pop(each.name, each.default))
-        if named or len(values) > len(self.fields):
-            raise TypeError(f"{type(self).__name__} has no field {', '.join(named) or 'more'}")
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and all(
-            getattr(self, each.name) == getattr(other, each.name) for each in self.fields
-        )
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        shown = [
-            f"{each.name}={value!r}" for each in self.fields if (value := getattr(self, each.name)) != each.default
-        ]
-        return f"{type(self).__name__}({', '.join(shown)})"
 
     def encode_fields(self) -> bytes:
         """Encode flags and fields.
@@ -153,16 +111,15 @@ class Packed:
         at += width
         found = cls.__new__(cls)
         try:
-            for (flag, name, write, read, required), each in zip(cls._codecs, cls.fields, strict=True):
-                if write is None:
-                    setattr(found, name, flags & flag > 0)
-                elif flags & flag:
+            for flag, name, write, read, required in cls._codecs:
+                if not flags & flag:
+                    if required and cls._defaults[name] is None:
+                        raise DecodeError(f"{cls.spec_name}.{name} is required")
+                elif write is None:
+                    setattr(found, name, True)
+                else:
                     value, at = read(data, at)
                     setattr(found, name, value)
-                elif required and each.default is None:
-                    raise DecodeError(f"{cls.spec_name}.{name} is required")
-                else:
-                    setattr(found, name, each.default)
         except IndexError:
             raise DecodeError(f"{cls.spec_name} ends within a field") from None
         if at != end:

@@ -4,35 +4,20 @@
         delivery_tag: int = longlong()
         multiple: bool = bit()
 
-From the declaration follow `__init__`, `__eq__`, `__repr__`, and how the fields are read and written. A class that is
-derived from another has the fields of that first.
+From the declaration follows how the fields are read and written; the rest is in `_kit.fields`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from ....errors import DecodeError, EncodeError
 from ....types import Timestamp
+from ..._kit.fields import Field
 from .tables import Tables, octets_of, read_text
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field: its name with underscores, its type as the specification names it, and its default.
-
-    `lenient`: whether it is a short string of the users' own, which older programs may write in an encoding other than
-    UTF-8.
-    """
-
-    name: str
-    type: str
-    default: Any
-    lenient: bool = False
 
 
 def octet(default: int = 0) -> Any:
@@ -82,39 +67,6 @@ def instant() -> Any:
 def content() -> Any:
     """Declare the body of a message.transfer of 0-9: an octet (inline, or by reference), then a long string."""
     return Field("", "content", (0, b""))
-
-
-class Fields:
-    """The base of classes with declared fields."""
-
-    fields: ClassVar[tuple[Field, ...]] = ()
-
-    def __init_subclass__(cls) -> None:
-        declared = [(name, value) for name, value in vars(cls).items() if isinstance(value, Field)]
-        own = tuple(replace(field, name=name) for name, field in declared)
-        cls.fields = (*cls.fields, *own)
-        for field in own:
-            setattr(cls, field.name, field.default)  # the value of an instance that was given none
-
-    def __init__(self, *values: Any, **named: Any) -> None:
-        given = vars(self)
-        for field, value in zip(self.fields, values, strict=False):
-            given[field.name] = value
-        given.update(named)
-        names = [field.name for field in self.fields]
-        if len(values) > len(names) or not given.keys() <= set(names):
-            raise TypeError(f"{type(self).__name__} has the fields {', '.join(names)}")
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in self.fields)
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        given = (f"{field.name}={getattr(self, field.name)!r}" for field in self.fields if field.name in vars(self))
-        return f"{type(self).__name__}({', '.join(given)})"
 
 
 # Writing

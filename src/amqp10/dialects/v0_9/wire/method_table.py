@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from ....errors import DecodeError, EncodeError
-from .fields import Field, Fields, read_fields, write_fields
+from ..._kit.fields import Field, Fields
+from .fields import read_fields, write_fields
 from .tables import Tables
 
 Code = tuple[int, int]

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Final
 
 from ....errors import DecodeError, EncodeError
 from ....types import Timestamp
-from .fields import READERS, WRITERS, Field, Fields, read_any_shortstr
+from ..._kit.fields import Field, Fields
+from .fields import READERS, WRITERS, read_any_shortstr
 from .tables import Tables
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from .fields import Field, bit, content, instant, long, longlong, longstr, octet, short, shortstr, table
+from ..._kit.fields import Field
+from .fields import bit, content, instant, long, longlong, longstr, octet, short, shortstr, table
 from .method_table import Method
 from .methods import METHODS
 
