@@ -26,13 +26,11 @@ class Wire(Protocol):
         channels: all that are open, or that wait for the answer to their close, by number.
         partial: octets of messages that are not whole.
         closing: whether this side's connection.close was sent.
-        tuned: whether the login is over and the limits are agreed.
     """
 
     channels: dict[int, Any]
     partial: int
     closing: bool
-    tuned: bool
     variant: Variant
     terms: ConnectionTerms
 
