@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from amqp10 import Message, Selector, Source, StreamOffset
 from amqp10.broker import Broker
 from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.queue import Queue, QueueSettings
+from amqp10.broker._queues.queue import PASS, Queue, QueueSettings
 from amqp10.broker._queues.selection import MAX_LOOKED_AT, Filtering
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 
@@ -265,6 +265,34 @@ def test_excluded_messages_are_looked_at_once() -> None:
     queue.in_line(another)
     rest()
     assert another.taken == held
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_many_consumers_that_get_nothing(filtered: bool) -> None:
+    """However many consumers wait, each for what passes its own filter: the queue rests while nothing does.
+
+    So does it if all of them have excluded what there is.
+    """
+    alarms: list[float] = []
+    clock = Clock()
+    queue = Queue(
+        "q",
+        QueueSettings(clock=clock, touch=lambda node: None, alarm=lambda queue, deadline: alarms.append(deadline)),
+    )
+    takers = [Taker(1, filtering=Sieve(101 + number).filtering if filtered else None) for number in range(PASS // 5)]
+    fill(queue, 1)
+    if not filtered:
+        attach(queue, takers[0])
+        (entry,) = takers[0].taken
+        entry.excluded = {taker.key for taker in takers}
+        queue.settle(entry, takers[0], RELEASED)
+        takers[0].credit, takers[0].taken = 1, []
+    for taker in takers:
+        queue.add_consumer(taker)
+        queue.in_line(taker)
+    queue.run()
+    assert not alarms
+    assert not any(taker.taken for taker in takers)
 
 
 @pytest.mark.parametrize("cost", [0, 9])

@@ -417,14 +417,14 @@ class Queue(Node):
                 by_runs = bool(given)
                 left -= self.unsettled + self.dequeued - before
                 continue
-            left -= _ALONE
             entry = take(consumer, now)
-            if entry is None:
+            if entry is None:  # which counts for nothing: many consumers that get nothing would never all be asked
                 if not self._waiting.excluded and not self._selections:
                     break
                 # The remaining messages are not for this consumer, but may be for another.
                 aside.append(line.popleft())
                 continue
+            left -= _ALONE
             try:
                 taken = consumer.deliver(entry, entry.outgoing(now))
             except Exception as error:
