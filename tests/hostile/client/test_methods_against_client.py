@@ -19,6 +19,7 @@ from amqp10 import (
     Reconnect,
     RemoteProtocolError,
     RequestRefused,
+    TransactionInDoubt,
     amqp091,
 )
 from amqp10.broker.internals import memory_streams
@@ -47,6 +48,10 @@ from amqp10.dialects.v0_9.wire.methods import (
     ConnectionTuneOk,
     QueueDeclare,
     QueueDeclareOk,
+    TxCommit,
+    TxCommitOk,
+    TxSelect,
+    TxSelectOk,
 )
 from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 from amqp10.sasl import Plain, ScramSha256
@@ -332,6 +337,29 @@ async def test_a_close_during_the_login(code: int, variant: Variant) -> None:
         with pytest.raises(ConnectionClosed) as caught:
             await links(connection)
     assert caught.value.condition == (None if code in (0, 200) else condition_of(code))
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=["0-9-1", "0-9", "0-9-draft"])
+@pytest.mark.parametrize("answers", [(TxCommitOk(),), (TxSelectOk(), TxSelectOk(), TxCommitOk())], ids=["none", "two"])
+async def test_a_commit_without_its_select(answers: tuple[Method, ...], variant: Variant) -> None:
+    """A server that does not answer tx.select once has not said that it commits a transaction."""
+
+    async def serve(peer: MethodPeer) -> None:
+        await peer.accept_connection()
+        await peer.accept_sender()
+        await peer.expect(ChannelOpen)
+        await peer.send(2, ChannelOpenOk())
+        await peer.expect(TxSelect)
+        await peer.expect(BasicPublish)
+        await peer.expect(TxCommit)
+        await peer.send(2, *answers)
+        assert (await peer.expect(ConnectionClose)).reply_code == 503
+        await peer.expect_end()
+
+    async with against(variant, serve) as connection:
+        with pytest.raises(TransactionInDoubt):
+            async with connection, connection.sender("q") as sender, connection.transaction() as transaction:
+                await sender.send(b"m", transaction=transaction)
 
 
 async def test_after_our_close() -> None:

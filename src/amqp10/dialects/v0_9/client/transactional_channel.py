@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from ....engine import Handlers
-from ....errors import RemoteProtocolError
 from ....messaging import DeliveryState, Error
 from ..._kit.coordinators import ROLLED_BACK, rejected
 from ..channel import Channel
@@ -43,6 +42,7 @@ class TransactionalChannel(Channel):
         BasicReturn: "receive_return",
     }
     transactional: bool = False
+    _selected = False  # the server has said that it is transactional
     _committing = False
     properties_octets: bytes
 
@@ -70,8 +70,10 @@ class TransactionalChannel(Channel):
             self._committing = commits
             self.engine.write(frames)
 
-    def receive_selected(self, _: TxSelectOk) -> None:
-        pass
+    def receive_selected(self, method: TxSelectOk) -> None:
+        if not self.transactional or self._selected:
+            raise Fault(503, f"{method.name}, which was not asked for", method.code)
+        self._selected = True
 
     def commit(self, pending: Commit | None = None, done: OnDischarged | None = None) -> None:
         self.write(TxCommit())
@@ -89,8 +91,8 @@ class TransactionalChannel(Channel):
         committing[0].on_return(method, properties, body)
 
     def receive_committed(self, method: TxCommitOk) -> None:
-        if not self.transactional or not self._commits:
-            raise RemoteProtocolError("a tx.commit-ok, which was not asked for", "amqp:illegal-state")
+        if not (self._selected and self._commits):
+            raise Fault(503, f"{method.name}, which was not asked for", method.code)
         self._committing = False
         while self._later and not self._committing:
             self.write_frames(*self._later.popleft())
@@ -100,9 +102,13 @@ class TransactionalChannel(Channel):
             done(pending.outcome())
 
     def _receive_closing(self, payload: bytes) -> None:
-        if self._committing and self.engine.variant.methods.has(payload, TxCommitOk):
+        methods = self.engine.variant.methods
+        if self._committing and methods.has(payload, TxSelectOk, TxCommitOk):
             self.check_shape(payload)
-            self.receive_committed(TxCommitOk())
+            if methods.has(payload, TxSelectOk):
+                self.receive_selected(TxSelectOk())
+            else:
+                self.receive_committed(TxCommitOk())
         else:
             super()._receive_closing(payload)
 
