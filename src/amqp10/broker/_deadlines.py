@@ -25,11 +25,19 @@ class Deadlines(Generic[T]):
         sorts: whether things that are due at one moment come in their own order, and not as their deadlines were set.
     """
 
+    __slots__ = ("_heap", "_numbers", "_sorts", "_times")
+
     def __init__(self, *, sorts: bool = False) -> None:
         self._sorts = sorts
         self._times: dict[T, float] = {}
         self._heap: list[tuple[float, Any, T]] = []  # may still have deadlines that were replaced or removed
         self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def __contains__(self, thing: T) -> bool:
+        return thing in self._times
 
     def set(self, thing: T, deadline: float | None) -> None:
         """Set the deadline of a thing; None removes it."""

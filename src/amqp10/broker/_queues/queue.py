@@ -16,9 +16,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...messaging import ACCEPTED, Accepted, Modified, Rejected, Released
+from .._deadlines import Deadlines
 from .._log import attempt, report
 from .browsers import Browsers
-from .delayed import DelayedMessages, delivery_time
 from .node import MESSAGE_OVERHEAD, Limits, Node
 from .selection import Looks, Selection
 from .waiting import WaitingMessages
@@ -172,7 +172,7 @@ class Queue(Node):
         self._bytes_in = 0
         self._waiting = WaitingMessages()
         self._expiring: list[tuple[float, int, QueuedMessage]] = []  # a heap of messages with an expiry
-        self._delayed = DelayedMessages()
+        self._delayed: Deadlines[QueuedMessage] = Deadlines()  # messages that came back, by when they are due
         self._until: float | None = None  # from the current outcome, in seconds since 1970
         self._line: deque[QueueConsumer] = deque()  # consumers that may be ready, the next one first
         self._ranked = False  # whether a consumer ever gave a priority
@@ -676,7 +676,7 @@ class Queue(Node):
             entry.excluded = (entry.excluded or set()) | {consumer.key}
         if outcome.message_annotations:
             self._annotate(entry, outcome.message_annotations)
-            self._until = delivery_time(outcome.message_annotations)
+            self._until = _delivery_time(outcome.message_annotations)
         if outcome.delivery_failed:
             self._fail(entry)
         else:
@@ -715,7 +715,7 @@ class Queue(Node):
         if entry.durable and self.journal is not None:
             self.journal.came_back(entry)
         due = self._clock() + delay
-        self._delayed.add(entry, due)
+        self._delayed.set(entry, due)
         if self._alarm is not None:
             self._alarm(self, due)
 
@@ -803,7 +803,7 @@ class Queue(Node):
 
     def purge(self) -> int:
         """Drop all waiting messages; return how many there were."""
-        waiting = [*self._waiting.available(), *self._delayed.clear()]
+        waiting = [*self._waiting.available(), *self._delayed.take(math.inf)]
         self._forget(waiting)
         self._waiting.sweep(self.depth)
         self.touch()
@@ -814,7 +814,7 @@ class Queue(Node):
     def expire(self, now: float) -> float | None:
         """Expire the messages that are due and that nobody holds; return when the next one is due, or None."""
         self._resume()
-        for entry in self._delayed.due(now):
+        while (entry := self._delayed.pop(now)) is not None:
             self._come_back(entry)
             self.touch()
         expiring = self._expiring
@@ -828,7 +828,7 @@ class Queue(Node):
                 self._expire(entry)
                 self.touch()
         self._waiting.sweep(self.depth)
-        following = self._delayed.following
+        following = self._delayed.first
         if not expiring:
             return following
         return expiring[0][0] if following is None else min(expiring[0][0], following)
@@ -865,6 +865,12 @@ class Queue(Node):
 def stays(consumer: QueueConsumer) -> bool:
     """Return whether a consumer counts as one that stays: no browser, and no one-shot consumer."""
     return not (consumer.one_shot or consumer.copies)
+
+
+def _delivery_time(annotations: Mapping[Any, Any]) -> float | None:
+    """Return the time of the next delivery in seconds since 1970, as an outcome says it; None: it says none."""
+    moment = annotations.get("x-opt-delivery-time")
+    return moment / 1000 if isinstance(moment, int) else None
 
 
 def _is_plain_return(outcome: object) -> bool:
