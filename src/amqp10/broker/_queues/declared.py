@@ -59,8 +59,8 @@ class DeclaredQueue(Queue):
         self._dead_letter_expired = self._dead_letter_expired or arguments.dead_letter is not None
         # when it was last used other than by a consumer; None: not since the first `expire`
         self._used: float | None = None
-        if arguments.expires is not None and self._alarm is not None:
-            self._alarm(self, -math.inf)  # its clock may not run yet, because a broker is made before its event loop
+        if arguments.expires is not None:
+            self._wake_at(-math.inf)  # its clock may not run yet, because a broker is made before its event loop
 
     # Messages
 
@@ -171,8 +171,8 @@ class DeclaredQueue(Queue):
     def used(self) -> None:
         """Restart the time of `x-expires`, because something other than a consumer used the queue."""
         self._used = self._clock()
-        if self._arguments.expires is not None and self._alarm is not None:
-            self._alarm(self, self._used + self._arguments.expires)
+        if self._arguments.expires is not None:
+            self._wake_at(self._used + self._arguments.expires)
 
     def expire(self, now: float) -> float | None:
         following = super().expire(now)

@@ -458,8 +458,9 @@ class Queue(Node):
             except Exception as error:
                 report(f"a consumer of {self.name!r} failed", error)
         if self._selections:
-            self._tidy()
             self._waiting.sweep(self.depth)
+            for selection in self._selections.values():
+                selection.tidy(self.depth)
         return all_handed_out
 
     def _hand_out_run(self, now: float) -> list[QueueConsumer]:
@@ -534,8 +535,12 @@ class Queue(Node):
     def _go_on_later(self) -> None:
         """Schedule another pass after the others' turn, because this one has done its share."""
         self._unfinished = True
+        self._wake_at(self._clock())
+
+    def _wake_at(self, moment: float) -> None:
+        """Set the alarm, if there is one, so that `expire` is called at that time."""
         if self._alarm is not None:
-            self._alarm(self, self._clock())
+            self._alarm(self, moment)
 
     def _resume(self) -> None:
         if self._unfinished:
@@ -573,12 +578,6 @@ class Queue(Node):
                 return entry
             self._expire(entry)
         return None
-
-    def _tidy(self) -> None:
-        """Drop messages that left out of turn, when they are the greater part."""
-        self._waiting.sweep(self.depth)
-        for selection in self._selections.values():
-            selection.tidy(self.depth)
 
     def acquire(self, entry: QueuedMessage) -> bool:
         """Hold a message for a browser that acquires it; return False if it is no longer available."""
@@ -716,8 +715,7 @@ class Queue(Node):
             self.journal.came_back(entry)
         due = self._clock() + delay
         self._delayed.set(entry, due)
-        if self._alarm is not None:
-            self._alarm(self, due)
+        self._wake_at(due)
 
     def _delay(self, entry: QueuedMessage, *, failed: bool) -> float:
         """Return the seconds that a message waits before it comes back."""

@@ -216,10 +216,6 @@ class QuorumQueue(DeclaredQueue):
 
     # Time, and the end
 
-    def _wake_at(self, moment: float) -> None:
-        if self._alarm is not None:
-            self._alarm(self, moment)
-
     def expire(self, now: float) -> float | None:
         following = super().expire(now)
         if self.deleted:

@@ -228,8 +228,8 @@ class Stream(Queue):
         if self.deleted:
             return
         self._truncate()
-        if self._alarm is not None and (death := self._next_death) is not None:
-            self._alarm(self, death)
+        if (death := self._next_death) is not None:
+            self._wake_at(death)
         self._looks.begin()
         for consumer in list(self._line):
             self._feed(consumer)
