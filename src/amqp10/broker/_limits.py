@@ -115,17 +115,6 @@ def check_positive(name: str, limit: int | None) -> None:
         raise ValueError(f"{name} must be 1 or more, not {limit}")
 
 
-def check_key(key: str) -> None:
-    """Check that a binding key is no longer than any routing key that is matched.
-
-    Raises:
-        Refused: the key is longer.
-    """
-    octets = len(key.encode(errors="surrogatepass"))
-    if octets > MAX_KEY_LENGTH:
-        raise Refused("amqp:invalid-field", f"a binding key must have at most {MAX_KEY_LENGTH} octets, not {octets}")
-
-
 def check_name(what: str, name: str, most: int) -> None:
     """Check that a name has at most `most` octets.
 

@@ -14,7 +14,7 @@ from ...engine import RequestRules
 from ...messaging import Message
 from .._address import split_address
 from .._errors import Refused
-from .._limits import MAX_KEY_LENGTH, check_key
+from .._limits import MAX_KEY_LENGTH, check_name
 from .exchanges import KINDS, Binding, DefaultExchange, Exchange, names_of
 from .headers_match import Headers, NoMatch, headers_of
 from .routes import RememberedRoutes, Route
@@ -261,7 +261,7 @@ class Topology:
             Refused: an end is the default exchange, the key is too long, or the arguments are invalid.
         """
         self._check_bindable(exchange, destination, rules=rules)
-        check_key(key)
+        check_name("a binding key", key, MAX_KEY_LENGTH)
         arguments = dict(arguments or {})
         if not exchange.by_headers:
             check_known(arguments, (), rules)
