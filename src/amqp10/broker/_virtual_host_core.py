@@ -19,7 +19,7 @@ from ..types import encode
 from ._address import Kind, exchange_in, is_made_up, prefixed, split_address, usual_kind
 from ._admission import Admission
 from ._deadlines import Deadlines
-from ._errors import Refused as Refused
+from ._errors import Refused
 from ._limits import BrokerLimits, check_count, check_name, check_positive
 from ._log import report
 from ._quarantine import Quarantine

@@ -52,7 +52,7 @@ from .tables import (
 if TYPE_CHECKING:
     from .._queues.message import Clock
     from .._queues.node import Node
-    from .._virtual_host_core import NameSpace, VirtualHostCore
+    from .._virtual_host_core import VirtualHostCore
     from .store import Store
 
 _log = logging.getLogger("amqp10.broker")
@@ -115,8 +115,8 @@ class Loading:
         self._each(ExchangeRow, self._exchange)
         self._each(BindingRow, self._bind)
         self._each(SubscriptionRow, self._subscribe)
-        if vhost.name_space is not None:
-            self._each(RecordRow, partial(self._restore_record, vhost.name_space))
+        if (space := vhost.name_space) is not None:
+            self._each(RecordRow, lambda row: space.restore(row.owner, row.key, row.content))
         vhost.keep(store)
         claims: list[DeliveryRow | WorkRow] = [*file.rows(DeliveryRow), *file.rows(WorkRow)]
         self._holders = {row.message for row in claims if row.message is not None}
@@ -191,9 +191,6 @@ class Loading:
         message = (row.reason, row.payload, row.format)
         self._vhost.quarantine.restore(QuarantinedMessage(row.number, row.node, moment, *message, durable=True))
         self._quarantined = row.number
-
-    def _restore_record(self, name_space: NameSpace, row: RecordRow) -> None:
-        name_space.restore(row.owner, row.key, row.content)
 
     # Nodes
 
