@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..engine import LinkOwner
+from ..messaging import Error
 from ._queues.node import Taker
 from ._users.users import EVERYTHING, Rights
 
 if TYPE_CHECKING:
     from ..engine import ConnectionTerms, Engine, Link, Request, SenderLink, SessionTerms
-    from ..messaging import Error
     from ._held_up import HeldUp
     from ._queues.topic import Owner
     from ._services import LinkService
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ._users.accounts import Maker
     from ._users.users import Action
     from ._virtual_host_core import VirtualHostCore
-
-MESSAGE_TOO_LARGE = "amqp:link:message-size-exceeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +160,14 @@ class LinkTaker(Taker, LinkOwner):
 
     def node_deleted(self, error: Error) -> None:
         self._detach(error)
+
+    def _is_too_large(self, payload: bytes) -> bool:
+        """Return whether the next message is too large for the link, which then ends."""
+        if self._largest is None or len(payload) <= self._largest:
+            return False
+        reason = f"the next message has {len(payload)} octets, and the link takes {self._largest} at most"
+        self._detach(Error("amqp:link:message-size-exceeded", reason))
+        return True
 
     def _detach(self, error: Error) -> None:
         if self._link.attached:

@@ -9,7 +9,7 @@ from ....engine import LinkTerms
 from ....messaging import Error, Source, patch_header
 from ....types import Symbol
 from ..._errors import Refused
-from ..._peer import MESSAGE_TOO_LARGE, LinkTaker
+from ..._peer import LinkTaker
 from .._conditions import ARGUMENT_ERROR
 from .._messages import timestamp
 from .hub import Reader, offset_of
@@ -113,9 +113,7 @@ class PartitionReader(LinkTaker, Reader):
         self.used = self._clock()
         if self._tells_last:
             payload = patch_header(payload, delivery_annotations=self._last())
-        if self._largest is not None and len(payload) > self._largest:
-            reason = f"the next event has {len(payload)} octets, and the link takes {self._largest} at most"
-            self._detach(Error(MESSAGE_TOO_LARGE, reason))
+        if self._is_too_large(payload):
             return False
         self._link.send(payload, settled=self._link.terms is None or self._link.terms.settle_mode == "settled")
         return True

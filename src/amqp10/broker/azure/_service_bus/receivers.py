@@ -9,7 +9,7 @@ from ....engine import LinkTerms
 from ....messaging import RELEASED, Error, Received, Rejected, Source, TransactionalState
 from ....types import Described, Symbol
 from ..._errors import Refused
-from ..._peer import MESSAGE_TOO_LARGE, LinkTaker
+from ..._peer import LinkTaker
 from .groups import Receiver, SessionReceiver
 from .outcomes import checked_outcome, settle
 from .transactions import EntityWork
@@ -81,10 +81,8 @@ class EntityReceiver(LinkTaker, Receiver):
     # For the entity
 
     def deliver(self, token: UUID | None, payload: bytes) -> bool:
-        if self._largest is not None and len(payload) > self._largest:
-            # Searching for smaller messages behind it would visit all of them, again and again.
-            reason = f"the next message has {len(payload)} octets, and the link takes {self._largest} at most"
-            self._detach(Error(MESSAGE_TOO_LARGE, reason))
+        # Searching for smaller messages behind it would visit all of them, again and again.
+        if self._is_too_large(payload):
             return False
         self._use()
         self._link.send(payload, settled=token is None, tag=token.bytes_le if token is not None else None)
