@@ -100,7 +100,7 @@ async def test_exactly_once() -> None:
         assert (await bridge.plan()).guarantee == "resume"
         within = await amqp10.bridge((old.url, "a"), (old.url, "b"), exactly_once=True).plan()
         assert within.guarantee == "transactions"
-        assert not [link for broker in (old, new) for link in broker._vhost.links._all]
+        assert not [link for broker in (old, new) for link in broker._hosts.usual.links._all]
         assert await bodies(old, "a") == [0, 1, 2]
         async with Connection(old.url, dialect="0-9-1", reconnect=Reconnect()) as there:
             with pytest.raises(

@@ -152,9 +152,9 @@ async def test_exactly_once_with_an_end_that_forgets(end: str) -> None:
                     await until(lambda: bridge.report.in_flight == 10)
                     proxy.refusing = True
                     proxy.cut()
-                    await until(lambda: all(link.steal is None for link in broker._vhost.links._all.values()))
-                    for link in list(broker._vhost.links._all.values()):
-                        broker._vhost.links.end(link)
+                    await until(lambda: all(link.steal is None for link in broker._hosts.usual.links._all.values()))
+                    for link in list(broker._hosts.usual.links._all.values()):
+                        broker._hosts.usual.links.end(link)
                     proxy.refusing = False
                     if end == "target":
                         behind.resume()
@@ -167,7 +167,7 @@ async def test_exactly_once_with_a_session_that_is_forgotten(end: str) -> None:
     async with two_brokers() as (old, new), FaultProxy(old.url) as before, FaultProxy(new.url) as behind:
         await fill(old, "a", range(100))
         broker, proxy = (old, before) if end == "source" else (new, behind)
-        sessions = broker._vhost.sessions
+        sessions = broker._hosts.usual.sessions
         async with (
             Connection(before.url, dialect="0-10", reconnect=QUICK, close_timeout=0.5) as source,
             Connection(behind.url, dialect="0-10", reconnect=QUICK, close_timeout=0.5) as target,
@@ -206,8 +206,8 @@ async def test_exactly_once_and_nobody_who_would_remember() -> None:
                     await until(lambda: bridge.report.moved >= 10)
                     before.cut()
                     await bridge.done()
-        for link in list(old._vhost.links._all.values()):  # as in an hour, when nobody has come back
-            old._vhost.links.end(link)
+        for link in list(old._hosts.usual.links._all.values()):  # as in an hour, when nobody has come back
+            old._hosts.usual.links.end(link)
         there, left = await bodies(new, "b"), await bodies(old, "a")
         assert len(there) + len(left) > 100
         assert len(there) + len(left) - 100 <= bridge.report.duplicates

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
-from .._arguments import check_keywords, check_range, check_type, checked, without_secrets
+from .._arguments import check_keywords, check_range, check_type, checked
 from .._calls import Ungrouped
 from ..engine import (
     DELAYED_RETRY_CAPABILITY,
@@ -58,7 +58,7 @@ from ._store.store import MAX_STORED, Store
 from ._tokens.rules import TokenRules
 from ._users.users import Authorize, User, all_users, may_the_same
 from ._virtual_host_core import VirtualHostCore, VirtualHostSettings
-from ._virtual_hosts import USUAL, VirtualHost, store_of
+from ._virtual_hosts import USUAL, VirtualHost, VirtualHosts, store_of
 
 if TYPE_CHECKING:
     from ..client import Connection, ConnectionSettings
@@ -293,10 +293,6 @@ class Broker:
             access.check_host(host)
         if store is not None and max_message_size > MAX_STORED:
             raise ValueError(f"max_message_size must be {MAX_STORED} or less with a store, not {max_message_size}")
-        hosts = list(dict.fromkeys(virtual_hosts))
-        if USUAL not in hosts:
-            shown = without_secrets(virtual_hosts)
-            raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {shown}")
         at_least_one = {
             "credit": credit,
             "max_message_size": max_message_size,
@@ -320,18 +316,13 @@ class Broker:
             peers=limits,
         )
         self._alarm: anyio.Event | None = None  # while the broker runs
-        self._vhosts = {
-            name: VirtualHostCore(settings, clock=anyio.current_time, on_alarm=self._on_alarm) for name in hosts
-        }
-        self._vhost = self._vhosts[USUAL]
-        self._hosts = {name: VirtualHost(name, vhost) for name, vhost in self._vhosts.items()}
-        self._usual = self._hosts[USUAL]
+        self._hosts = VirtualHosts(virtual_hosts, settings, self._on_alarm)
         try:
-            self._vhost.begin_with(queues, topics, exchanges or {}, bindings)
+            self._hosts.usual.begin_with(queues, topics, exchanges or {}, bindings)
             self._azure: AzureControls | None = None
             service: Callable[[Peer], LinkService] | None = None
             if azure is not None:
-                self._azure, service = _emulation(azure, self._vhost, tokens)
+                self._azure, service = _emulation(azure, self._hosts.usual, tokens)
         except Refused as error:
             raise ValueError(str(error)) from None
         connection = ConnectionTerms(
@@ -354,7 +345,7 @@ class Broker:
             connection.checked(),
             SessionTerms(),
             access.rights_of,
-            self._vhosts,
+            self._hosts.cores,
             tokens,
             service=service,
         )
@@ -362,7 +353,9 @@ class Broker:
         spoken = [dialect(name) for name in (dialects if dialects is not None else dialect_names())]
         if not spoken:
             raise ValueError("dialects must name one or more dialects, or be None for all, not an empty sequence")
-        self._manager = ConnectionManager(self._vhost, access.authenticator(), terms, max_connections, spoken, limits)
+        self._manager = ConnectionManager(
+            self._hosts.usual, access.authenticator(), terms, max_connections, spoken, limits
+        )
         self._listeners = Listeners(self._manager, listening, context, end_point)
         self._store_path = fspath(store) if store is not None else None
         self._stores: list[Store] = []  # while the broker runs
@@ -412,7 +405,7 @@ class Broker:
         if self._store_path is None:
             return
         try:
-            for name, vhost in self._vhosts.items():
+            for name, vhost in self._hosts.cores.items():
                 least_room = vhost.peers.disk_free
                 store = Store(store_of(self._store_path, name), vhost.clock, least_room=least_room)
                 store.on_failure = partial(self._manager.cut, store)
@@ -449,7 +442,7 @@ class Broker:
                         tasks.start_soon(store.run)
                     task_status.started()
         finally:
-            for vhost in self._vhosts.values():
+            for vhost in self._hosts.cores.values():
                 attempt("the outcomes that were still to be applied", vhost.pending.finish)
             self._close_stores()
 
@@ -467,7 +460,7 @@ class Broker:
             self._alarm = anyio.Event()
             deadlines = []
             changed = False
-            for vhost in self._vhosts.values():
+            for vhost in self._hosts.cores.values():
                 deadlines.append(vhost.expire())
                 vhost.flush()
                 for text in vhost.admission.regulate():
@@ -537,20 +530,18 @@ class Broker:
         Args:
             reason: for peers whose dialect can carry one.
         """
-        for vhost in self._vhosts.values():
-            vhost.admission.block("user", reason)
+        self._hosts.block(reason)
         self._manager.blocked_or_not()
 
     def unblock(self) -> None:
         """Take messages again, unless memory or the disk is short (`BrokerLimits.memory`, `disk_free`)."""
-        for vhost in self._vhosts.values():
-            vhost.admission.block("user", None)
+        self._hosts.block(None)
         self._manager.blocked_or_not()
 
     @property
     def blocked(self) -> str | None:
         """The reason why no messages are taken now; None: they are taken."""
-        return self._vhost.admission.blocked
+        return self._hosts[USUAL].blocked
 
     # Changing users and certificates
 
@@ -642,7 +633,7 @@ class Broker:
     @property
     def unroutable(self) -> int:
         """Messages that reached no node and were sent settled, so that their senders could not be told."""
-        return sum(vhost.unroutable for vhost in self._vhosts.values())
+        return sum(vhost.unroutable for vhost in self._hosts.cores.values())
 
     @checked
     def virtual_host(self, name: str) -> VirtualHost:
@@ -656,17 +647,17 @@ class Broker:
     @property
     def quarantine(self) -> Quarantine:
         """The messages of "/" that could not be handled, each with the reason: list, read, release or drop them."""
-        return self._usual.quarantine
+        return self._hosts[USUAL].quarantine
 
     @property
     def queues(self) -> tuple[QueueSnapshot, ...]:
         """All queues, including temporary ones; the queues of subscriptions are with their topics."""
-        return self._usual.queues
+        return self._hosts[USUAL].queues
 
     @property
     def topics(self) -> tuple[TopicSnapshot, ...]:
         """All topics."""
-        return self._usual.topics
+        return self._hosts[USUAL].topics
 
     @checked
     def queue(self, name: str, virtual_host: str = USUAL) -> QueueSnapshot:
@@ -684,12 +675,12 @@ class Broker:
         Raises:
             KeyError: no topic has that name.
         """
-        return self._usual.topic(name)
+        return self._hosts[USUAL].topic(name)
 
     @property
     def exchanges(self) -> tuple[ExchangeSnapshot, ...]:
         """All exchanges, including the default one and `amq.direct` and the like."""
-        return self._usual.exchanges
+        return self._hosts[USUAL].exchanges
 
     @checked
     def exchange(self, name: str) -> ExchangeSnapshot:
@@ -698,7 +689,7 @@ class Broker:
         Raises:
             KeyError: no exchange has that name.
         """
-        return self._usual.exchange(name)
+        return self._hosts[USUAL].exchange(name)
 
     # Closing
 

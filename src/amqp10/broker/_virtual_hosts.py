@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from .._arguments import checked
+import anyio
+
+from .._arguments import checked, without_secrets
 from ..messaging import Error
 from ._queues.queue import Queue
 from ._queues.topic import Topic
@@ -18,10 +20,10 @@ from ._snapshots import (
     queue_snapshot,
     topic_snapshot,
 )
+from ._virtual_host_core import VirtualHostCore, VirtualHostSettings
 
 if TYPE_CHECKING:
     from ._quarantine import Quarantine
-    from ._virtual_host_core import VirtualHostCore
 
 USUAL: Final = "/"
 """The virtual host of every broker, for clients that name no other."""
@@ -133,6 +135,38 @@ class VirtualHost:
         if name not in exchanges:
             raise _unknown("exchange", name, list(filter(None, exchanges)))  # the default exchange has no name
         return exchange_snapshot(exchanges[name])
+
+
+class VirtualHosts:
+    """All virtual hosts of a broker.
+
+    Args:
+        names: their names.
+        on_alarm: see `VirtualHostCore`.
+
+    Attributes:
+        cores: what is in each, by name.
+        usual: what is in the usual one.
+
+    Raises:
+        ValueError: the usual one is not among them.
+    """
+
+    def __init__(self, names: Iterable[str], settings: VirtualHostSettings, on_alarm: Callable[[], None]) -> None:
+        self.cores = {name: VirtualHostCore(settings, clock=anyio.current_time, on_alarm=on_alarm) for name in names}
+        if USUAL not in self.cores:
+            raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {without_secrets(names)}")
+        self.usual = self.cores[USUAL]
+        self._shown = {name: VirtualHost(name, core) for name, core in self.cores.items()}
+
+    def __getitem__(self, name: str) -> VirtualHost:
+        """Return the virtual host of that name, as users see it."""
+        return self._shown[name]
+
+    def block(self, reason: str | None) -> None:
+        """Take no messages in any of them for that reason, or take them again (None), as the user asks."""
+        for core in self.cores.values():
+            core.admission.block("user", reason)
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> KeyError:

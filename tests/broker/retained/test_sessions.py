@@ -80,7 +80,7 @@ async def test_what_many_losses_leave() -> None:
                     assert broker.queue("q").depth == broker.queue("r").depth == 30
                     gc.collect()
                     peers = [each for each in gc.get_objects() if isinstance(each, PeerConnection)]
-                    assert 1 <= sum(each.vhost is broker._vhost for each in peers) <= 3
+                    assert 1 <= sum(each.vhost is broker._hosts.usual for each in peers) <= 3
 
 
 async def test_what_is_held_stays() -> None:
@@ -183,7 +183,7 @@ async def test_forgotten() -> None:
                     await sender.send("before")
                     with await receiver.receive() as message:
                         assert message.body == "before"
-                    broker._vhost.sessions._by_key.clear()
+                    broker._hosts.usual.sessions._by_key.clear()
                     proxy.cut()
                     await sender.send("after")
                     with await receiver.receive() as message:

@@ -169,7 +169,7 @@ async def test_expiry(policy: TerminusExpiryPolicy, after_link: int, after_sessi
 async def test_timeout() -> None:
     """It lives its seconds without a link; a link that comes back stops the time."""
     async with Broker() as broker:
-        subscriptions, now = broker._vhost.subscriptions, anyio.current_time()
+        subscriptions, now = broker._hosts.usual.subscriptions, anyio.current_time()
         async with broker.connect(container_id="c") as connection:
             async with connection.subscription("topic.t", "s", timeout=50) as receiver:
                 assert receiver.source is not None
@@ -189,7 +189,7 @@ async def test_timeout_in_time() -> None:
     async with Broker() as broker:
         await heard(broker, "s", timeout=1)
         assert kept(broker) == 1
-        assert broker._vhost.next_expiry is not None
+        assert broker._hosts.usual.next_expiry is not None
 
 
 def shares(connection: Connection, *names: str, durable: bool = True, global_: bool = False) -> Iterable[Receiver]:
@@ -274,7 +274,7 @@ async def test_kept_for_less() -> None:
             assert receiver.source is not None
             assert (receiver.source.expiry_policy, receiver.source.timeout) == ("link-detach", 60)
         assert kept(broker) == 2
-        assert broker._vhost.subscriptions.expire(anyio.current_time() + 61) is None
+        assert broker._hosts.usual.subscriptions.expire(anyio.current_time() + 61) is None
         assert kept(broker) == 0
         source = Source("topic.t", expiry_policy="connection-close", timeout=1000)
         async with connection.receiver(source, name="r") as receiver:
@@ -309,8 +309,8 @@ async def test_full(end: str) -> None:
             elif end == "unsubscribed":
                 await connection.unsubscribe("s")
             else:
-                broker._vhost.subscriptions.expire(anyio.current_time() + 1001)
-                broker._vhost.flush()
+                broker._hosts.usual.subscriptions.expire(anyio.current_time() + 1001)
+                broker._hosts.usual.flush()
         assert broker.topic("topic.t").enqueued == 6
 
 
@@ -334,12 +334,12 @@ async def test_lost(policy: TerminusExpiryPolicy, detached: bool) -> None:
         while broker.connections:
             await anyio.lowlevel.checkpoint()
         assert kept(broker) == 1
-        deadline = broker._vhost.subscriptions.expire(anyio.current_time())
+        deadline = broker._hosts.usual.subscriptions.expire(anyio.current_time())
         assert (deadline is None) is (policy == "never")
         async with broker.connect(container_id="c") as connection, connection.receiver(source, name="s") as receiver:
             delivery = await receiver.receive()
             assert (delivery.message.body, delivery.message.delivery_count) == (1, 1)
-            assert broker._vhost.subscriptions.expire(anyio.current_time() + 1000) is None
+            assert broker._hosts.usual.subscriptions.expire(anyio.current_time() + 1000) is None
             assert kept(broker) == 1
 
 

@@ -173,8 +173,8 @@ async def test_a_client_that_waits_too_long() -> None:
                     await sender.send("result", transaction=transaction)
                     delivery.accept(transaction=transaction)
                     await sender.send("of the transaction, too", transaction=transaction)  # the accept came before it
-                    broker._vhost.transactions.expire(math.inf)
-                    broker._vhost.flush()
+                    broker._hosts.usual.transactions.expire(math.inf)
+                    broker._hosts.usual.flush()
                     again = await receiver.receive()
             assert raised.value.condition == TIMEOUT
             assert (again.message.body, again.message.delivery_count) == ("task", 1)

@@ -312,7 +312,7 @@ async def test_links_that_wait_to_be_resumed(anyio_backend: str) -> None:
                     )
                 for _ in range(100):
                     await peer.expect_any(Attach, skip=Flow)
-        assert len(broker._vhost.links._all) >= 100
+        assert len(broker._hosts.usual.links._all) >= 100
         with anyio.fail_after(60):
-            while broker._vhost.links._all:  # noqa: ASYNC110 - there is no event to wait for
+            while broker._hosts.usual.links._all:  # noqa: ASYNC110 - there is no event to wait for
                 await anyio.sleep(0.01)

@@ -158,7 +158,7 @@ async def test_sessions_that_wait(anyio_backend: str) -> None:
                 heard = b""
                 while heard.count(b"\2\6\1\0") < 40:  # session.timeout
                     heard += await stream.receive()
-        kept = broker._vhost.sessions._by_key
+        kept = broker._hosts.usual.sessions._by_key
         assert len(kept) <= 1040  # 1000 that wait, and those that were attached last
         assert (None, b"1199") in kept
         await still_serves(broker, "0-10")

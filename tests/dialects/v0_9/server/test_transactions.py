@@ -113,7 +113,7 @@ async def test_expired(end: Callable[[MethodPeer], Awaitable[None]]) -> None:
         await take(peer, "consume")
         await peer.send(1, WORDS["ack"], END)
         await peer.expect(QueueDeclareOk)  # the ack was acted on
-        running._vhost.transactions.expire(math.inf)
+        running._hosts.usual.transactions.expire(math.inf)
         await end(peer)
         await all_back(running)
 
