@@ -89,6 +89,42 @@ async def test_an_engine_that_takes_no_more() -> None:
         assert rig.told == [[Received(b"one")], [Received(b"two")]]
 
 
+async def test_an_engine_with_more_to_do() -> None:
+    """An engine that has input left goes on before anything is read, and others have their turn between."""
+    turns: list[int] = []
+
+    async def other() -> None:
+        for _ in range(50):
+            turns.append(len(rig.told))
+            await anyio.lowlevel.checkpoint()
+
+    async with running() as rig, anyio.create_task_group() as tasks:
+        rig.on_events = lambda events: setattr(rig.engine, "behind", len(rig.told) < 4)
+        rig.wire.give(b"one")
+        rig.wire.give(b"two")
+        tasks.start_soon(other)
+        await anyio.wait_all_tasks_blocked()
+        assert rig.told == [[Received(b"one")], *[[Received(b"")]] * 3, [Received(b"two")]]
+        assert len({1, 2, 3, 4}.intersection(turns)) >= 2  # trio runs two tasks in any order
+
+
+async def test_an_engine_with_more_to_do_that_takes_no_more() -> None:
+    """What is left waits like other input, while the engine does not want to be fed."""
+    async with running() as rig:
+
+        def stop(events: list[Event]) -> None:
+            rig.engine.behind, rig.engine.reading = len(rig.told) < 2, False
+
+        rig.on_events = stop
+        rig.wire.give(b"one")
+        await anyio.wait_all_tasks_blocked()
+        assert rig.told == [[Received(b"one")]]
+        rig.engine.reading = True
+        rig.pump.wake()
+        await anyio.wait_all_tasks_blocked()
+        assert rig.told == [[Received(b"one")], [Received(b"")]]
+
+
 async def test_leaving_an_engine_that_takes_no_more() -> None:
     """A pump that does not read is cancelled as any other, and writes still."""
     async with running() as rig:

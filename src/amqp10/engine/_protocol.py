@@ -75,6 +75,10 @@ class Engine(ABC):
         output_size: bytes that `data_to_send` would return now. A producer looks at it, and waits if there is much.
         reading: False asks the driver to read nothing until a call has made it True again. It is needed in dialects
             whose senders need no credit, where only the transport can hold them back.
+        portion: the number of messages that one call of `receive_data` works off at most. Anything else, such as an
+            attach, counts as several messages. None: all of the input. Rule: the driver sets it before the first input.
+        behind: input is left after a portion. The driver calls `receive_data(b"")` before it reads on, when others have
+            had their turn.
         partial: octets of messages that have arrived only in part.
         partial_keeper: server side: is told by how many octets `partial` changes, and returns whether there is room for
             them among those of all connections. None: there is.
@@ -90,6 +94,8 @@ class Engine(ABC):
     opened: bool
     output_size: int
     reading: bool = True
+    portion: int | None = None
+    behind: bool = False
     partial: int = 0
     partial_keeper: Callable[[int], bool] | None = None
     session_keeper: SessionKeeper | None = None

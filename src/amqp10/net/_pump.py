@@ -321,6 +321,10 @@ class Pump:
             if not self._engine.reading:
                 await self._pause()
                 continue
+            if self._engine.behind:
+                await anyio.lowlevel.checkpoint()
+                self._take(b"")
+                continue
             try:
                 if self._turn is not None and self._turn.due:
                     await self._turn.lend()
@@ -354,7 +358,7 @@ class Pump:
         except Exception as error:
             self._fault = error
             return False
-        return self._engine.reading and not self._ended
+        return self._engine.reading and not (self._engine.behind or self._ended)
 
     def _take(self, data: bytes) -> None:
         """Pass data to the engine, and report the events."""
@@ -366,7 +370,8 @@ class Pump:
         self._tell()
         # An answer is about as long as its request. More output is messages of ours that had to wait.
         if engine.output_size > before:
-            self._answers += min(engine.output_size - before, 4 * len(data))
+            written = engine.output_size - before
+            self._answers += min(written, 4 * len(data) or written)
             if self._answers > MAX_ANSWERS:
                 self._lose(ConnectionLost("the peer keeps sending and does not read the answers"))
 

@@ -63,7 +63,8 @@ class WaitingMessages:
     def __init__(self) -> None:
         self._exclusions = Exclusions()
         self.excluded: list[QueuedMessage] = self._exclusions.entries
-        self._ready: deque[QueuedMessage] = deque()  # in order of position
+        self._first: deque[QueuedMessage] = deque()  # runs that came back, in order of position
+        self._ready: deque[QueuedMessage] = deque()  # the same, all behind those
         # a heap of messages that came back, which go before younger ones
         self._returned: list[tuple[int, QueuedMessage]] = []
         self._by_arrival = True  # no message was given another position
@@ -91,15 +92,20 @@ class WaitingMessages:
     def come_back_run(self, entries: Sequence[QueuedMessage]) -> None:
         """Put messages back as `come_back` does for each; they are in order of position.
 
-        If they go before all others, or are many, they are a run again, which can be handed out as such.
+        If they go before all others, or behind those that came back like that, or are many, they are a run again, which
+        can be handed out as such.
         """
-        ready = self._ready
+        first, ready = self._first, self._ready
         alone = any(entry.excluded for entry in entries) or not (self._by_arrival and entries)
-        if not alone and (not ready or entries[-1].position < ready[0].position):
-            ready.extendleft(reversed(entries))
-        elif not alone and _MERGED * len(entries) >= len(ready):
-            # Both parts are sorted, which makes this a merge.
-            merged = sorted([*entries, *ready], key=_position)
+        before_ready = not alone and (not ready or entries[-1].position < ready[0].position)
+        if before_ready and (not first or entries[-1].position < first[0].position):
+            first.extendleft(reversed(entries))
+        elif before_ready and entries[0].position > first[-1].position:
+            first.extend(entries)
+        elif not alone and _MERGED * len(entries) >= len(first) + len(ready):
+            # All parts are sorted, which makes this a merge.
+            merged = sorted([*entries, *first, *ready], key=_position)
+            first.clear()
             ready.clear()
             ready.extend(merged)
         else:
@@ -108,13 +114,14 @@ class WaitingMessages:
 
     def next(self, consumer: int) -> QueuedMessage | None:
         """Take the oldest message that the consumer with this key may have; it may have left meanwhile."""
-        if self._returned or self.excluded:
+        if self._returned or self.excluded or self._first:
             return self._next_returned(consumer)
         return self._ready.popleft() if self._ready else None
 
     def _next_returned(self, consumer: int) -> QueuedMessage | None:
         """Take the next message when some came back."""
-        fresh = self._ready[0].position if self._ready else None
+        ready = self._first or self._ready
+        fresh = ready[0].position if ready else None
         back = self._returned[0][0] if self._returned else None
         index = self._exclusions.first_for(consumer)
         if index is not None:
@@ -123,7 +130,7 @@ class WaitingMessages:
                 return self.excluded.pop(index)
         if back is not None and (fresh is None or back < fresh):
             return heappop(self._returned)[1]
-        return self._ready.popleft() if fresh is not None else None
+        return ready.popleft() if fresh is not None else None
 
     def run(self, most: int, largest: int, now: float) -> list[QueuedMessage]:
         """Return the next messages that any consumer may have; see `run_of`.
@@ -132,39 +139,43 @@ class WaitingMessages:
         """
         if self._returned or self.excluded:
             return []
-        while self._ready and not self._ready[0].available:
-            self._ready.popleft().left_in_order = False
-        return run_of(self._ready, most, largest, now)
+        ready = self._first or self._ready
+        while ready and not ready[0].available:
+            ready.popleft().left_in_order = False
+        return run_of(ready, most, largest, now)
 
     def take_run(self, count: int) -> None:
         """Take the first `count` messages of the run."""
-        if count == len(self._ready):  # as where consumers are faster than senders
-            self._ready.clear()
+        ready = self._first or self._ready
+        if count == len(ready):  # as where consumers are faster than senders
+            ready.clear()
             return
         for _ in range(count):
-            self._ready.popleft()
+            ready.popleft()
 
     def __len__(self) -> int:
         """Count the entries, including messages that left."""
-        return len(self._ready) + len(self._returned) + len(self.excluded)
+        return len(self._first) + len(self._ready) + len(self._returned) + len(self.excluded)
 
     def available(self) -> list[QueuedMessage]:
         """Return the waiting messages in order of position."""
-        waiting = [*self._ready, *(entry for _, entry in self._returned), *self.excluded]
+        waiting = [*self._first, *self._ready, *(entry for _, entry in self._returned), *self.excluded]
         return sorted((entry for entry in waiting if entry.available), key=lambda entry: entry.position)
 
     def sweep(self, depth: int) -> None:
         """Drop messages that left out of turn, when they are the greater part; `depth` is the number in the queue."""
         if len(self) > 2 * depth + 256:
-            alive = [entry for entry in self._ready if not entry.gone]
-            self._ready.clear()
-            self._ready.extend(alive)
+            for part in (self._first, self._ready):
+                alive = [entry for entry in part if not entry.gone]
+                part.clear()
+                part.extend(alive)
             self._returned = [record for record in self._returned if not record[1].gone]
             heapify(self._returned)
             self._exclusions.sweep(lambda entry: not entry.gone)
 
     def clear(self) -> None:
         """Drop all messages."""
+        self._first.clear()
         self._ready.clear()
         self._returned.clear()
         self.excluded.clear()

@@ -38,6 +38,10 @@ MAX_OUTPUT = 16_777_216
 """Bytes, besides one message, that may wait for a peer that does not read before it is cut off."""
 
 
+PORTION = 2000
+"""How many messages that came together, or a twentieth as many attaches and the like, are worked off in one go."""
+
+
 IN_MEMORY = StreamFacts(secure=True, peer="this process")
 """The facts of a connection in memory, which the application itself makes."""
 
@@ -160,6 +164,7 @@ class ConnectionManager:
             renew=tokens.renew if tokens is not None else None,
         )
         engine = dialect.server(self._terms.connection, authenticator)
+        engine.portion = PORTION
         engine.start()
         engine.receive_data(received)
         return engine

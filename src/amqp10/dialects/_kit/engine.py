@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..._machine import Machine
 from ...errors import AmqpError, ConnectionLost, LocalProtocolError
 from .timers import TimedEngine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ...engine import ConnectionTerms, Event, Role
 
 State = TypeVar("State", bound=Enum)
+
+COSTLY: Final = 20
+"""The cost of input that is no part of a message, such as an attach: as much as that many messages."""
 
 
 class EngineBase(TimedEngine, Machine[State]):
@@ -21,10 +28,13 @@ class EngineBase(TimedEngine, Machine[State]):
 
     Attributes:
         over: nothing more is read. `entered` of each dialect sets it.
+        left: what is left of the portion (see `Engine`).
     """
 
     noun = "connection"
     over: bool = False
+    behind: bool = False
+    left: float = math.inf
 
     def __init__(self, role: Role, terms: ConnectionTerms, capabilities: frozenset[str]) -> None:
         self.role = role
@@ -35,6 +45,7 @@ class EngineBase(TimedEngine, Machine[State]):
         self.opened: bool = False
         self.output_size: int = 0
         self._events: list[Event] = []
+        self._rest: Callable[[], None] | None = None  # of what was put off to the next portion
         self._open_asked = False  # no state: the owner may ask in any, even before the header is sent
 
     def open(self, terms: ConnectionTerms | None = None) -> None:
@@ -50,6 +61,36 @@ class EngineBase(TimedEngine, Machine[State]):
     @abstractmethod
     def open_if_asked(self) -> None:
         """Open the connection, or answer the peer that opened it, if the owner has asked for that and it is time."""
+
+    # The input, in portions
+
+    def begin_portion(self) -> None:
+        """Begin to work off a portion of the input."""
+        self.behind = False
+        self.left = math.inf if self.portion is None else self.portion
+
+    def put_off(self, rest: Callable[[], None]) -> None:
+        """End the portion; the next one begins with a call of `rest`."""
+        self._rest, self.left, self.behind = rest, 0, True
+
+    def take_up(self) -> bool:
+        """Do what was put off, before anything is read; return whether to read on."""
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            rest()
+        return self.left > 0 and not self.over
+
+    def in_portions(
+        self, numbers: Sequence[int], settle: Callable[[Sequence[int]], None], then: Callable[[], None]
+    ) -> None:
+        """Call `settle` with as many deliveries as the portion has room for, later with the others; at last `then`."""
+        most = int(min(max(1, self.left), len(numbers)))
+        self.left -= most
+        settle(numbers[:most])
+        if most == len(numbers):
+            then()
+        else:
+            self.put_off(partial(self.in_portions, numbers[most:], settle, then))
 
     def emit(self, event: Event) -> None:
         self._events.append(event)

@@ -26,7 +26,7 @@ from ...engine import (
 from ...errors import AmqpError, ConnectionClosed, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
 from .._kit.causes import as_exception
-from .._kit.engine import EngineBase
+from .._kit.engine import COSTLY, EngineBase
 from .codes import BAD_CONTENTS, OK, BadContents, code_of, error_of
 from .states import CONNECTION, OPEN, ConnectionState, Step
 from .wire.command_table import Command
@@ -79,6 +79,8 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
     opened: bool
     over: bool
     output_size: int
+    behind: bool
+    left: float
     handlers: ClassVar[Handlers] = {
         ConnectionPing: "_receive_ping",
         ConnectionClose: "_receive_close",
@@ -104,7 +106,9 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
     def receive_data(self, data: bytes) -> None:
         if self.over:
             return
-        self.reader.feed(data)
+        if data:
+            self.reader.feed(data)
+        self.begin_portion()
         self.guard(self._read)
         self._note_input(len(data), self.reader.within_frame)
 
@@ -118,10 +122,14 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
     def _read(self) -> None:
         if self.state is ConnectionState.INITIATION and not self._begun():
             return
-        while (read := self.reader.next()) is not None:
-            self.receive(*read)
-            if self.over:
+        self.take_up()
+        while self.left > 0 and not self.over:
+            read = self.reader.next()
+            if read is None:
                 return
+            self.left -= 1 if read[1] else COSTLY
+            self.receive(*read)
+        self.behind = not self.over
 
     @abstractmethod
     def _begun(self) -> bool:

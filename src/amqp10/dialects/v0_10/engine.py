@@ -29,7 +29,7 @@ from ...errors import (
     RemoteProtocolError,
 )
 from ...messaging import Error
-from .._kit.engine import EngineBase
+from .._kit.engine import COSTLY, EngineBase
 from .._kit.message_limits import NO_ROOM, message_limit
 from .capabilities import CAPABILITIES
 from .codes import close_code, close_condition
@@ -68,6 +68,8 @@ class V010Engine(Dispatcher, EngineBase[ConnectionState]):
     opened: bool
     over: bool
     output_size: int
+    behind: bool
+    left: float
     login: ClientLogin | ServerLogin
     handlers: ClassVar[Handlers] = {
         ConnectionHeartbeat: "_receive_heartbeat",
@@ -119,7 +121,9 @@ class V010Engine(Dispatcher, EngineBase[ConnectionState]):
     def receive_data(self, data: bytes) -> None:
         if self.over:
             return
-        self._reader.feed(data)
+        if data:
+            self._reader.feed(data)
+        self.begin_portion()
         try:
             self._read()
             if not self.count_partial(self._reader.partial - self.partial) and self.state is ConnectionState.OPEN:
@@ -137,7 +141,12 @@ class V010Engine(Dispatcher, EngineBase[ConnectionState]):
             if header is None:
                 return
             self._receive_header(bytes(header))
-        while not self.over and (assembly := reader.next()) is not None:
+        self.take_up()
+        while self.left > 0 and not self.over:
+            assembly = reader.next()
+            if assembly is None:
+                return
+            self.left -= COSTLY if assembly.body is None else 1
             if assembly.kind == CONTROL and assembly.front[:1] == b"\1":
                 self._receive_control(decode_control(assembly.front))
             elif self.state is ConnectionState.OPEN:
@@ -148,6 +157,7 @@ class V010Engine(Dispatcher, EngineBase[ConnectionState]):
                     self._receive_stray(assembly)
             elif self.state is not ConnectionState.CLOSING:
                 raise RemoteProtocolError("a frame of a session before the connection is open", "amqp:illegal-state")
+        self.behind = not self.over
 
     def _receive_header(self, header: bytes) -> None:
         if header != PROTOCOL_HEADER:

@@ -27,7 +27,7 @@ from ...engine import (
 )
 from ...errors import AmqpError, ConnectionLost, DecodeError, EncodeError, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
-from .._kit.engine import EngineBase
+from .._kit.engine import COSTLY, EngineBase
 from .codes import NO_FRAME, Fault, code_of, text_of, text_of_fault, unknown_method
 from .message.from_basic import FromBasic
 from .states import CONNECTION, ConnectionState, Step
@@ -68,6 +68,8 @@ class V09Engine(EngineBase[ConnectionState]):
     opened: bool
     over: bool
     output_size: int
+    behind: bool
+    left: float
 
     connection: Connection
 
@@ -138,7 +140,9 @@ class V09Engine(EngineBase[ConnectionState]):
         if self.over:
             return
         reader = self._reader
-        reader.feed(data)
+        if data:
+            reader.feed(data)
+        self.begin_portion()
         try:
             if self.state not in _BEFORE or self._receive_header():
                 self._read()
@@ -182,7 +186,11 @@ class V09Engine(EngineBase[ConnectionState]):
             if begin is not None:
                 raise foreign_header(begin)
             return
-        for kind, number, payload in self._reader.frames():
+        if not self.take_up():
+            return
+        frames = self._reader.frames()
+        for kind, number, payload in frames:
+            self.left -= COSTLY if kind == METHOD else 1
             channel = channels.get(number)
             if channel is None or kind > BODY:
                 self._receive_rare(kind, number, payload)
@@ -202,6 +210,10 @@ class V09Engine(EngineBase[ConnectionState]):
                         raise
                     channel.fail(fault)
             if self.over:
+                return
+            if self.left <= 0:
+                frames.close()
+                self.behind = True
                 return
 
     def _receive_rare(self, kind: int, number: int, payload: bytes) -> None:

@@ -24,14 +24,14 @@ from ...errors import (
 from ...messaging import Error
 from ...messaging.payloads import LARGE
 from ...types import encode
-from .._kit.engine import EngineBase
+from .._kit.engine import COSTLY, EngineBase
 from .connection import ConnectionEndpoint
 from .link import MIN_MAX_FRAME_SIZE
 from .sasl_layer import ClientSasl, ServerSasl
 from .states import TRANSPORT, ConnectionState, Step, TransportState
 from .wire.all_fields import MAX_ADDED, with_all_fields
 from .wire.frames import AMQP_HEADER, FRAME_AMQP, FRAME_SASL, HEARTBEAT, SASL_HEADER, FrameReader, encode_frame
-from .wire.performatives import Close, Detach, End
+from .wire.performatives import Close, Detach, End, Transfer
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
@@ -90,6 +90,8 @@ class V1Engine(EngineBase[TransportState]):
     identity: str | None
     over: bool
     output_size: int
+    behind: bool
+    left: float
     spare: int = 0
 
     def __init__(
@@ -146,7 +148,9 @@ class V1Engine(EngineBase[TransportState]):
     def receive_data(self, data: bytes) -> None:
         if self.over:
             return
-        self._reader.feed(data)
+        if data:
+            self._reader.feed(data)
+        self.begin_portion()
         try:
             self._read()
         except RemoteProtocolError as error:
@@ -173,8 +177,13 @@ class V1Engine(EngineBase[TransportState]):
                 if header is None:
                     return
                 self._receive_header(bytes(header))
-        while (frame := reader.next()) is not None:
+        self.take_up()
+        while self.left > 0 and not self.over:
+            frame = reader.next()
+            if frame is None:
+                return
             kind, channel, performative, payload = frame
+            self.left -= 1 if type(performative) is Transfer else COSTLY
             if kind != FRAME_AMQP:
                 raise RemoteProtocolError(f"a frame of type {kind} among AMQP frames")
             if performative is None:
@@ -185,8 +194,7 @@ class V1Engine(EngineBase[TransportState]):
                 connection.receive_alike(channel, reader, reader.alike)
             elif reader.mixed:
                 connection.receive_by_turns(channel, reader)
-            if self.over:
-                return
+        self.behind = not self.over
 
     def _receive_header(self, header: bytes) -> None:
         if self.state is TransportState.SASL_HEADER and header == SASL_HEADER:

@@ -12,7 +12,7 @@ from ...engine import Link, ReceiverLink, SenderLink, Session, SessionEngine
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ...engine import (
         ConnectionTerms,
@@ -48,6 +48,7 @@ class EngineCore(SessionEngine, Protocol):
         output: the buffers to write, in order; `output_size` has their octets.
         partial: octets of deliveries that are not whole.
         spare: octets of each frame that are not to be filled.
+        left: how many deliveries a disposition may change in this portion of the input (`Engine.portion`).
     """
 
     remote: ConnectionTerms | None
@@ -56,6 +57,7 @@ class EngineCore(SessionEngine, Protocol):
     output_size: int
     partial: int
     spare: int
+    left: float
 
     @property
     def over(self) -> bool:
@@ -93,6 +95,9 @@ class EngineCore(SessionEngine, Protocol):
 
     def count_partial(self, change: int) -> bool:
         """See `Engine`."""
+
+    def put_off(self, rest: Callable[[], None]) -> None:
+        """End the portion of the input; the next one begins with a call of `rest`."""
 
     def take_large_frames(self) -> None:
         """Take frames up to the size in our open, now that the peer's open was received."""
@@ -180,6 +185,10 @@ class SessionCore(Session):
     next_delivery_id: int
     dispositions: DispositionsCore
     untracked: UntrackedCore
+
+    @abstractmethod
+    def receive(self, frame: Composite, payload: bytes | SplitPayload) -> None:
+        """Receive one frame on this session."""
 
     @abstractmethod
     def write(self, frame: Composite) -> None:
@@ -312,12 +321,16 @@ class SenderCore(LinkCore, SenderLink):
         resumption: the part that resumes, if any.
         untracked: how many deliveries are unsettled that were not made into objects (`endpoints.untracked`).
         runs: the runs that these are in, the oldest first.
+        made: the other unsettled deliveries, which are objects, by delivery-tag.
+        disordered: `made` may not be in the order of sending, because objects were made of a run.
         drain_owed: see `PartSender`.
     """
 
     flow_state: SenderCredit
     untracked: int
     runs: dict[RunCore, None]
+    made: dict[bytes, OutgoingDelivery]
+    disordered: bool
     drain_owed: bool
 
     @property

@@ -8,6 +8,8 @@ from ..link import EndpointSession
 from ..session import EndpointEngine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ....engine import OutgoingDelivery, ReceiverLink
     from ....errors import AmqpError
     from ....messaging import DeliveryState, Error
@@ -28,6 +30,11 @@ class ServerSessionEngine(EndpointEngine, Protocol):
     uncommitted: int
     channels: dict[int, EngineChannel]
     handles: dict[int, EngineHandle]
+
+    def in_portions(
+        self, numbers: Sequence[int], settle: Callable[[Sequence[int]], None], then: Callable[[], None]
+    ) -> None:
+        """Call `settle` with deliveries, if there are many in several portions of the input; at last call `then`."""
 
     def hold(self, messages: int, octets: int) -> None:
         """Count messages and octets that wait for credit; negative numbers for those that no longer wait."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -132,8 +133,22 @@ class ServerSession(Dispatcher, SessionEndpoint):
             if before is None or serial_lt(before, command.message_nbr):
                 self.work.acknowledged = command.message_nbr
         else:
-            self.acknowledge(command.message_nbr, ACCEPTED)
+            self._accept_in_portions(command.message_nbr, command.confirm_tag)
+            return
         self.reply(command.confirm_tag)
+
+    def _accept_in_portions(self, number: int, tag: int) -> None:
+        """Accept all messages up to a number, if there are many in several portions of the input; then reply."""
+
+        def accept(some: Sequence[int]) -> None:
+            if some:
+                self.acknowledge(some[-1], ACCEPTED)
+
+        self.engine.in_portions(self._up_to(number), accept, partial(self.reply, tag))
+
+    def _up_to(self, number: int) -> list[int]:
+        """Return the unacknowledged messages up to this number."""
+        return list(takewhile(lambda each: not serial_lt(number, each), self.unacknowledged))
 
     def post(self, link: SendingLink, payload: bytes, message_format: int) -> None:
         """Keep a message until its transaction is committed; end the channel if the transaction grows too large."""
@@ -171,8 +186,9 @@ class ServerSession(Dispatcher, SessionEndpoint):
             if self.coordinator is None:
                 self.coordinator = ServerCoordinator(self)
             self.coordinator.commit(work)
+        elif work.acknowledged is not None:
+            self._accept_in_portions(work.acknowledged, work.tag)
         else:
-            self.acknowledge(work.acknowledged, ACCEPTED)
             self.reply(work.tag)
 
     def acknowledge(self, number: int | None, state: DeliveryState) -> None:
@@ -183,7 +199,7 @@ class ServerSession(Dispatcher, SessionEndpoint):
         if number is None:
             return
         links: dict[ServerSender, None] = {}
-        for each in list(takewhile(lambda each: not serial_lt(number, each), self.unacknowledged)):
+        for each in self._up_to(number):
             delivery = self.unacknowledged[each]
             link: Any = delivery.link
             if isinstance(state, TransactionalState) and not delivery.local_settled:

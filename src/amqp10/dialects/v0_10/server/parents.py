@@ -8,7 +8,7 @@ from ..link import EndpointSession
 from ..parents import EndpointEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ....engine import BranchId, Link, OutgoingDelivery, Request, SessionKeeper
     from ....messaging import Error
@@ -34,6 +34,11 @@ class ServerSessionEngine(EndpointEngine, Protocol):
 
     @property
     def session_keeper(self) -> SessionKeeper | None: ...
+
+    def in_portions(
+        self, numbers: Sequence[int], settle: Callable[[Sequence[int]], None], then: Callable[[], None]
+    ) -> None:
+        """Call `settle` with deliveries, if there are many in several portions of the input; at last call `then`."""
 
     def hold(self, messages: int, octets: int) -> None:
         """Count `messages` and `octets` that wait for the owner; negative if they no longer wait."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -391,11 +392,14 @@ class ServerSession(SessionEndpoint):
         return ids_in(self._order, transfers, self.outbox.next)
 
     def _settle_named(self, number: int, command: Any, state: Any) -> None:
-        for each in self._named(command.transfers):
-            delivery = self.deliveries.pop(each)
-            link: Any = delivery.link
-            link.on_outcome(delivery, state)
-        self.complete(number)
+        def settle(numbers: Iterable[int]) -> None:
+            for each in numbers:
+                delivery = self.deliveries.pop(each, None)
+                if delivery is not None:  # it may be over by the time of a later portion
+                    link: Any = delivery.link
+                    link.on_outcome(delivery, state)
+
+        self.engine.in_portions(self._named(command.transfers), settle, partial(self.complete, number))
 
     def _accept(self, number: int, command: MessageAccept) -> None:
         self._settle_named(number, command, ACCEPTED)

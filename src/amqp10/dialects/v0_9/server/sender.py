@@ -5,7 +5,7 @@ A cancelled consumer is sent nothing more, but what it has may still be acked: i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,10 @@ class Unacked(dict[int, OutgoingDelivery]):
         while late and late[0] <= number:
             found.append(heappop(late))
         return sorted(self.keys() & found)
+
+
+def _nothing() -> None:
+    """Do nothing: most methods that settle have no answer."""
 
 
 class Consumers:
@@ -204,7 +208,23 @@ class Consumers:
             numbers = unacked.up_to(number) if number else sorted(unacked)
         else:
             numbers = [number]
-        self._take(numbers, state, self.session.work)
+        self._take_in_portions(numbers, state, self.session.work, _nothing)
+
+    def _take_in_portions(
+        self, numbers: list[int], outcome: DeliveryState | None, work: TransactionWork, then: Callable[[], None]
+    ) -> None:
+        """Settle deliveries as `_take` does, if there are many in several portions of the input; at last call `then`."""
+        engine = self.session.engine
+        if len(numbers) <= engine.left:
+            engine.left -= len(numbers)
+            self._take(numbers, outcome, work)
+            then()
+            return
+
+        def take(some: Iterable[int]) -> None:
+            self._take([number for number in some if number in self.unacked], outcome, work)
+
+        engine.in_portions(numbers, take, then)
 
     def _take(self, numbers: list[int], outcome: DeliveryState | None, work: TransactionWork) -> None:
         """Settle the deliveries `numbers`; in a transaction, which `work` is of, when that is committed."""
@@ -235,9 +255,9 @@ class Consumers:
         if self.shared:
             self._opened()
 
-    def recover(self) -> None:
+    def recover(self, then: Callable[[], None]) -> None:
         """Requeue all deliveries without an ack, so that they come again; that is no part of a transaction."""
-        self._take(sorted(self.unacked), None, TransactionWork())
+        self._take_in_portions(sorted(self.unacked), None, TransactionWork(), then)
 
     def return_acked(self, link: ServerSender) -> None:
         """Count what a link has acked in the open transaction among its deliveries again, because its owner ends it.

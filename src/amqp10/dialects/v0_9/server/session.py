@@ -5,6 +5,7 @@ Some things the owner has to answer before anything else may happen here. They h
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import (
@@ -242,7 +243,10 @@ class ServerSession(SessionEndpoint, ServerChannelUser):
     def receive_recover(self, method: BasicRecover | BasicRecoverAsync | BasicRecoverSync) -> None:
         if not method.requeue:
             raise Fault(540, "requeue=false", method.code)
-        self.consumers.recover()
+        self.consumers.recover(partial(self._recovered, method))
+
+    def _recovered(self, method: BasicRecover | BasicRecoverAsync | BasicRecoverSync) -> None:
+        """Answer basic.recover."""
         if isinstance(method, BasicRecover):
             self.channel.write(BasicRecoverOk())
         elif isinstance(method, BasicRecoverSync):

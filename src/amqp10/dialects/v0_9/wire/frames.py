@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ..codes import NO_FRAME, Fault
@@ -59,7 +59,7 @@ class FrameReader:
             self._waiting.clear()
         return self._data
 
-    def frames(self) -> Iterator[tuple[int, int, bytes]]:
+    def frames(self) -> Generator[tuple[int, int, bytes], None, None]:
         """Yield type, channel and payload of each frame that is whole.
 
         Raises:

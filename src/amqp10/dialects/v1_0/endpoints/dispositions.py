@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from ....messaging import ACCEPTED, Accepted, TransactionalState
 from ....types import SERIAL_MASK
 from ..link import SessionFault
 from ..wire.frames import encode_disposition
+from ..wire.performatives import Disposition
 from .serial_order import SerialOrder
 from .untracked import UntrackedDeliveries
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from ....messaging import DeliveryState
     from ..parents import LinkCore, SessionCore
-    from ..wire.performatives import Disposition
 
 
 class Dispositions:
@@ -102,6 +102,10 @@ class Dispositions:
             raise SessionFault(
                 "amqp:invalid-field", f"a disposition must not end before it begins: first is {first}, last {last}"
             )
+        if count > self._engine.left:
+            count = self._portion(frame, first, count)
+        elif count > 1:
+            self._engine.left -= count
         if self._untracked.runs and frame.role:
             if type(frame.state) is Accepted and frame.settled:
                 done = self._untracked.accept(first, count)
@@ -116,9 +120,33 @@ class Dispositions:
                     return
                 first, count = first + done & SERIAL_MASK, count - done
             is_object = count == 1 and first in self._session.outgoing
-            if not is_object and self._untracked.in_range(first, count):
-                self._untracked.materialize()
+            if not is_object:
+                self._untracked.materialize_range(first, count)
         self._apply_to_objects(first, count, frame)
+
+    def _portion(self, frame: Disposition, first: int, count: int) -> int:
+        """Return how many ids of the range are for this portion of the input; put off the others.
+
+        Ids before the first unsettled delivery cost nothing.
+        """
+        most = max(1, int(self._engine.left))
+        begin = self._first_in(frame.role, first, most)
+        if begin is None:
+            begin = self._first_in(frame.role, first, count)
+        now = count if begin is None else min(count, begin + most)
+        if now < count:
+            rest = Disposition(frame.role, first + now & SERIAL_MASK, frame.last, frame.settled, frame.state)
+            self._engine.put_off(partial(self._session.receive, rest, b""))
+        return now
+
+    def _first_in(self, outgoing: bool, first: int, count: int) -> int | None:
+        """Return the place of the first unsettled delivery in a range; None if it has none."""
+        order = self._outgoing_order if outgoing else self._incoming_order
+        runs = self._untracked.in_range(first, count) if outgoing else []
+        if runs and runs[0].overlaps(first, 1):
+            return 0
+        numbers = [*order.in_range(first, count)[:1], *(run.number for run in runs[:1])]
+        return min((number - first & SERIAL_MASK for number in numbers), default=None)
 
     def _accept_by_turns(self, first: int, count: int, at: int, frame: Disposition) -> int:
         """Apply an accepted and settled range of untracked deliveries and objects, in any order; return how many.

@@ -53,8 +53,9 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         super().__init__(session, name)
         self.flow_state = SenderCredit(0)
         self.untracked: int = 0
+        self.disordered: bool = False
         self.runs: dict[RunCore, None] = {}
-        self._unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.made: dict[bytes, OutgoingDelivery] = {}
         self.auto_settle = True
         self._next_tag = 0
         self._template = TransferTemplate(0, 0)
@@ -83,7 +84,26 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
     def unsettled(self) -> dict[bytes, OutgoingDelivery]:  # type: ignore[override]
         if self.untracked:
             self.session.untracked.materialize()
-        return self._unsettled
+        if self.disordered:
+            self._order()
+        return self.made
+
+    def _order(self) -> None:
+        """Put the deliveries into the order of sending; those that only resume come first."""
+        self.disordered = False
+        session, made = self.session, self.made
+        held = {part.delivery for part in session.pending_parts if part.first and not part.resume}
+        oldest = session.next_delivery_id - 0x8000_0000
+
+        def place(item: tuple[bytes, OutgoingDelivery]) -> int:
+            number = item[1].delivery_id
+            if number is None:
+                return SERIAL_MASK + 1 if item[1] in held else -1
+            return number - oldest & SERIAL_MASK
+
+        ordered = sorted(made.items(), key=place)
+        made.clear()
+        made.update(ordered)
 
     @property
     def drain(self) -> bool:  # type: ignore[override]
@@ -94,7 +114,9 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         return self._must_settle
 
     def count_unsettled(self) -> UnsettledCount:
-        counted = count_unsettled(self._unsettled)
+        if self.disordered:
+            self._order()
+        counted = count_unsettled(self.made)
         return self.session.untracked.count(self, counted) if self.untracked else counted
 
     def leave_tables(self, *, lingers: bool) -> None:
@@ -149,7 +171,7 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
             raise LocalProtocolError(
                 f"the message has {len(payload)} bytes, more than the peer's max-message-size of {limit}"
             )
-        unsettled = self.unsettled if self.untracked else self._unsettled
+        unsettled = self.made if tag is None else self.unsettled  # no untracked delivery has a tag made here
         if tag is None:
             number = self._next_tag
             tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
@@ -217,7 +239,7 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
             or session.pending_parts
             or size > self._max_joined
             or ((limit := self.remote.max_message_size) is not None and size > limit)  # type: ignore[union-attr]
-            or tag in self._unsettled
+            or tag in self.made
         ):
             return super().send_untracked(payload, waiter, settled=settled)
         self._next_tag = number + 1
@@ -253,7 +275,7 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         flow, session = self.flow_state, self.session
         window, engine = session.window, session.engine
         count, first, number = len(payloads), session.next_delivery_id, self._next_tag
-        unsettled = self._unsettled
+        unsettled = self.made
         in_use = unsettled and not unsettled.keys().isdisjoint(map(tag_of, range(number, number + count)))
         if settled != self._settled or in_use:
             super().send_run(payloads, waiters, settled=settled)
@@ -529,13 +551,13 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
 
     def drop(self, delivery: OutgoingDelivery) -> None:
         delivery.local_settled = True
-        self._unsettled.pop(delivery.tag, None)  # a delivery that is an object is not untracked
+        self.made.pop(delivery.tag, None)  # a delivery that is an object is not untracked
         if delivery.delivery_id is not None:
             self.session.outgoing.pop(delivery.delivery_id, None)
 
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
         if settled:
-            unsettled = self._unsettled
+            unsettled = self.made
             outgoing = self.session.outgoing
             for delivery in deliveries:
                 if state is not None:

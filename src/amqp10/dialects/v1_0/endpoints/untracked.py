@@ -133,16 +133,22 @@ class UntrackedDeliveries:
         return UnsettledCount(made.total + link.untracked, first, last)
 
     def materialize(self) -> None:
-        runs, self._last_run = sorted(self.runs.values(), key=attrgetter("tag")), None
-        self.runs.clear()
+        self._materialize(sorted(self.runs.values(), key=attrgetter("tag")))
+
+    def materialize_range(self, first: int, count: int) -> None:
+        """Make objects of the runs with deliveries in this range."""
+        self._materialize(self.in_range(first, count))
+
+    def _materialize(self, runs: Sequence[UntrackedRun]) -> None:
+        outgoing, self._last_run = self._outgoing, None
+        for link in {run.link for run in runs}:
+            link.disordered = link.disordered or bool(link.made)
         for run in runs:
-            run.link.untracked = 0
-            run.link.runs.clear()
-        outgoing = self._outgoing
-        for run in runs:
-            unsettled = run.link.unsettled
+            del self.runs[run.number], run.link.runs[run]
+            run.link.untracked -= len(run.payloads)
+            made = run.link.made
             for delivery in run.deliveries():
-                unsettled[delivery.tag] = delivery
+                made[delivery.tag] = delivery
                 outgoing[delivery.delivery_id] = delivery  # type: ignore[index]
 
     def accept(self, first: int, count: int) -> int:
