@@ -5,6 +5,7 @@ owner that does not use one never sees it.
 
     send without objects          SenderLink.send_untracked      an accepted message never becomes a delivery
     send many at once             SenderLink.send_run            one call, and no deliveries where all are accepted
+    end with many unsettled       SenderLink.take_untracked      what ends with its link never becomes a delivery
     the owner's own deliveries    delivery_type                  the user holds the engine's object
     receive without objects       lazy, unmaterialized           deliveries are made as they are taken
     accept many at once           next_run, accept_run           accepted deliveries are never made
@@ -88,6 +89,13 @@ class SenderFastLane:
         delivery = self.send(payload, settled=settled)
         delivery.waiter = None if settled else waiter
         return delivery
+
+    def take_untracked(self) -> list[Any]:
+        """Return the waiters of unsettled messages that are not deliveries, in the order of sending, and forget them.
+
+        Rule: the link is over, and its owner has no other use for them.
+        """
+        return []
 
 
 class ReceiverFastLane:

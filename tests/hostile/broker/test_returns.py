@@ -21,6 +21,9 @@ from ...kit.steps import steps
 MANY = 2000
 LOST, RANGE = 450, 350
 """Steps that a message may take that comes back: half of them make an object of its delivery."""
+CUT = 120
+"""Steps that a message may take whose connection is lost, so that no object is made of its delivery."""
+LARGE = 10_000
 FAILED = 800
 """Steps that a message may take that goes out again after it failed: most of them write its header."""
 PAYLOAD = Message(b"small").encode()
@@ -68,6 +71,18 @@ class Holder:
         self.wire.server.receive_data(encode_disposition(0, True, 0, self._count - 1, True, outcome))
         self.wire.settle_down()
 
+    def end(self, how: str) -> None:
+        """End the connection, the session or the link, which holds messages."""
+        if how == "cut":
+            self.wire.server.receive_eof()
+        else:
+            if how == "session":
+                self.wire.session.end()
+            else:
+                self.link.detach()
+            self.wire.server.receive_data(self.wire.client.data_to_send())
+        self.wire.settle_down()
+
     def later(self, passes: float = math.inf) -> int:
         """Let the broker do what it has put off, in so many passes at most; return how many there were."""
         done = 0
@@ -84,6 +99,46 @@ def test_lost_connection() -> None:
     holder.take()
     assert steps(holder.wire.peer.lost) < LOST * 300
     assert holder.queue.available == holder.queue.redelivered == 300
+
+
+@pytest.mark.parametrize("how", ["cut", "session", "detach"])
+def test_end(how: str) -> None:
+    """What ends with its link never becomes a delivery: it took 500 steps a message."""
+    holder = Holder(300)
+    holder.take()
+    assert steps(lambda: holder.end(how)) < CUT * 300
+    assert holder.queue.available == holder.queue.redelivered == 300
+
+
+@pytest.mark.parametrize("how", ["cut", "session", "detach"])
+def test_end_with_very_many(how: str) -> None:
+    """Very many come back in several passes; meanwhile nothing goes out before its turn, and nothing twice."""
+    holder = Holder(LARGE)
+    holder.take()
+    queue = holder.queue
+    holder.end(how)
+    assert 0 < queue.available <= LARGE // 2
+    assert queue.returning == queue.unsettled == LARGE - queue.available
+    queue.take_run(QueuedMessage.read_run([PAYLOAD] * 10, 0, None, 0.0))  # which are behind those that come back
+    holder.connect("second")
+    holder.ask()
+    assert not holder.wire.server.data_to_send()
+    assert holder.later() >= 3
+    assert (queue.returning, queue.redelivered, queue.unsettled) == (0, LARGE, LARGE)
+    holder.wire.turn()
+    assert {Message.decode(each.payload).delivery_count for each in holder.link.incoming} == {1}
+    assert len(holder.link.incoming) == LARGE
+    assert queue.available == 10
+
+
+def test_deleted_before_all_came_back() -> None:
+    """A queue that is deleted while messages come back forgets them."""
+    holder = Holder(LARGE)
+    holder.take()
+    holder.end("cut")
+    holder.vhost.delete(holder.queue)
+    holder.later()
+    assert (holder.queue.depth, holder.queue.returning) == (0, 0)
 
 
 @pytest.mark.parametrize("outcome", [Released(), Modified(delivery_failed=True)], ids=["released", "failed"])

@@ -360,9 +360,9 @@ class ConsumerLink(LinkTaker, QueueConsumer):
             self._link.forget(delivery)
         self.requeue(deliveries)
 
-    def requeue(self, deliveries: Iterable[OutgoingDelivery]) -> None:
-        """Give back deliveries that are not resumed."""
-        begun: list[QueuedMessage] = []
+    def requeue(self, deliveries: Iterable[OutgoingDelivery], untracked: Sequence[QueuedMessage] = ()) -> None:
+        """Give back deliveries that are not resumed, and messages that never became deliveries."""
+        begun: list[QueuedMessage] = [*untracked]
         unsent: list[QueuedMessage] = []
         for delivery in deliveries:
             (begun if delivery.begun else unsent).append(message_of(delivery))
@@ -374,9 +374,14 @@ class ConsumerLink(LinkTaker, QueueConsumer):
         unsettled = [each for each in deliveries if not each.local_settled and each not in self._in_transaction]
         for delivery in unsettled:
             self._link.forget(delivery)
-        before = self._queue.redelivered
+        before = self._returned
         self.requeue(unsettled)
-        self._tell_returned(self._queue.redelivered - before)
+        self._tell_returned(self._returned - before)
+
+    @property
+    def _returned(self) -> int:
+        """How many messages have come back to the queue, or will in the next passes."""
+        return self._queue.redelivered + self._queue.returning
 
     def _tell_returned(self, count: int) -> None:
         if count:
@@ -391,8 +396,11 @@ class ConsumerLink(LinkTaker, QueueConsumer):
         self._over = True
         self._peer.held_up.remove(self._link)
         self.acquire_in(None)
-        before = self._queue.redelivered
+        before = self._returned
         stays = set(kept)
+        untracked = self._link.take_untracked()  # none, if some are kept
+        if self.copies:
+            untracked = [entry for entry in untracked if entry in self.acquired]
         given_back = []
         for delivery in [each for each in self._link.unsettled.values() if each not in stays]:
             transaction = self._in_transaction.get(delivery)
@@ -402,8 +410,8 @@ class ConsumerLink(LinkTaker, QueueConsumer):
                 transaction.forget(delivery)
             self._forget(delivery)
             given_back.append(delivery)
-        self.requeue(given_back)
-        self._tell_returned(self._queue.redelivered - before)
+        self.requeue(given_back, untracked)
+        self._tell_returned(self._returned - before)
         self._queue.remove_consumer(self)
 
 

@@ -497,14 +497,16 @@ class PeerLinks:
         if self.pairs.end(link) or self.cbs.end(link) or (self.service is not None and self.service.end(link)):
             return
         resumable = self._resumable.pop(link, None)
-        if resumable is not None and how != "closed":
+        # A link that ends with its session is not worth keeping until that is told to be over.
+        over = how == "closed" or (resumable is not None and resumable.ends_with_session and not link.session.begun)
+        if resumable is not None and not over:
             resumable.owned = self.owned.pop(link, None)
         if isinstance(link, SenderLink):
             consumer = self.consumers.pop(link, None)
             if consumer is not None:
-                held = consumer.suspended() if resumable is not None and how != "closed" else []
+                held = consumer.suspended() if resumable is not None and not over else []
                 consumer.end(held)
-                self._suspend(resumable, held, consumer.abandon, link, how)
+                self._suspend(resumable, held, consumer.abandon, link, "closed" if over else how)
         elif isinstance(link, ReceiverLink):
             producer = self.producers.pop(link, None)
             if producer is not None:

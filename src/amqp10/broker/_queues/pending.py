@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SLICE: Final = 500
 """Outcomes that are applied in one pass, about 15 ms."""
 
+GIVEN_BACK: Final = 4000
+"""Messages that only come back in one pass, about 10 ms."""
+
 
 class PendingOutcomes:
     """The outcomes of one virtual host that are still to be applied; until then their messages count as held.
@@ -32,7 +35,8 @@ class PendingOutcomes:
         self._clock = clock
         self._alarm = alarm
         self._left = SLICE  # of this pass
-        self._waiting: deque[tuple[Settle, deque[QueuedMessage], QueueConsumer, object]] = deque()
+        # what applies some outcomes, the messages, and how many of them at a time
+        self._waiting: deque[tuple[Callable[[list[QueuedMessage]], object], deque[QueuedMessage], int]] = deque()
 
     def begin_pass(self) -> None:
         """Begin a pass, in which a slice may be applied at once."""
@@ -42,9 +46,13 @@ class PendingOutcomes:
         self, settle: Settle, entries: Sequence[QueuedMessage], consumer: QueueConsumer, outcome: object
     ) -> None:
         """End deliveries in the same outcome: by `settle`, which is `Queue.settle`, for each, in their order."""
-        if not entries:
-            return
-        self._waiting.append((settle, deque(entries), consumer, outcome))
+        if entries:
+            self._waiting.append((lambda some: settle(some[0], consumer, outcome), deque(entries), 1))
+            self._apply()
+
+    def give_back(self, give_back: Callable[[list[QueuedMessage]], object], entries: Sequence[QueuedMessage]) -> None:
+        """Give messages back to their queue: call `give_back` for `GIVEN_BACK` of them in each pass."""
+        self._waiting.append((give_back, deque(entries), GIVEN_BACK))
         self._apply()
 
     def expire(self, now: float) -> float | None:
@@ -63,12 +71,12 @@ class PendingOutcomes:
         waiting = self._waiting
         try:
             while waiting and self._left > 0:
-                settle, entries, consumer, outcome = waiting[0]
-                self._left -= 1
-                entry = entries.popleft()
+                apply, entries, count = waiting[0]
+                self._left -= 1 if count == 1 else SLICE
+                some = [entries.popleft() for _ in range(min(count, len(entries)))]
                 if not entries:
                     waiting.popleft()
-                settle(entry, consumer, outcome)
+                apply(some)
         finally:
             if waiting:
                 self._alarm(self, self._clock())

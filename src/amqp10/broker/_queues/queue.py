@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +21,7 @@ from .._deadlines import Deadlines
 from .._log import attempt, report
 from .browsers import Browsers
 from .node import MESSAGE_OVERHEAD, Limits, Node
+from .pending import GIVEN_BACK
 from .selection import Looks, Selection
 from .waiting import WaitingMessages
 
@@ -97,6 +99,8 @@ class Queue(Node):
         depth: messages in it, including those that consumers hold unsettled.
         bytes: the encoded size of these messages.
         unsettled: messages that consumers hold.
+        returning: those of them that come back in the next passes. Until they are here nothing is handed out, because
+            they go first.
         enqueued, dequeued: messages that arrived, and that left because they were accepted or sent settled.
         redelivered: how often a message came back from a consumer.
         rejected, expired, exhausted, dead_lettered: messages that left otherwise; `exhausted` ones failed
@@ -141,6 +145,7 @@ class Queue(Node):
         "expired",
         "redelivered",
         "rejected",
+        "returning",
         "unsettled",
     )
 
@@ -155,6 +160,7 @@ class Queue(Node):
         self.depth: int = 0
         self.bytes: int = 0
         self.unsettled: int = 0
+        self.returning: int = 0
         self.dequeued: int = 0
         self.redelivered: int = 0
         self.rejected: int = 0
@@ -384,12 +390,12 @@ class Queue(Node):
         if self.deleted:
             return
         self._looks.begin()
-        all_handed_out = self._hand_out() if self._line else True
+        all_handed_out = self.returning > 0 or not self._line or self._hand_out()
         if self._browsing.unseen:
             self.copied += self._browsing.hand_out(self._clock(), self.depth, self._looks)
         if not all_handed_out or self._looks.remaining <= 0:
             self._go_on_later()
-        elif self._draining:
+        elif self._draining and not self.returning:
             self._tell_draining()
         self._regulate()
 
@@ -627,7 +633,22 @@ class Queue(Node):
             return
         alone = entries
         if len(entries) >= _MIN_BULK and self.lends_runs and not consumer.copies and _is_plain_return(outcome):
+            if self._pending is not None and len(entries) > GIVEN_BACK:
+                self.returning += len(entries)
+                self._pending.give_back(partial(self._return_some, consumer, outcome), entries)
+                return
             alone = self._return_run(entries, failed=_counts_as_failed(outcome))
+        self._settle_alone(alone, consumer, outcome)
+
+    def _return_some(self, consumer: QueueConsumer, outcome: object, entries: Sequence[QueuedMessage]) -> None:
+        """Return some of the messages that come back in several passes."""
+        self.returning -= len(entries)
+        if not self.deleted:
+            self._settle_alone(self._return_run(entries, failed=_counts_as_failed(outcome)), consumer, outcome)
+            self.touch()
+
+    def _settle_alone(self, alone: Sequence[QueuedMessage], consumer: QueueConsumer, outcome: object) -> None:
+        """End deliveries by `settle`, if they are many in several passes."""
         if self._pending is None or consumer.copies or len(alone) < _MIN_BULK:
             for entry in alone:
                 self.settle(entry, consumer, outcome)

@@ -87,6 +87,11 @@ class ResumableLink:
     owned: Node | None = None
     deadline: float | None = None
 
+    @property
+    def ends_with_session(self) -> bool:
+        """Return whether it ends at once with its session, as most do."""
+        return self.lifetime.expiry_policy == "session-end" and not self.lifetime.timeout
+
 
 class LinkJournal(Protocol):
     """Records resumable links; called in the pass of the scheduler in which something happens."""

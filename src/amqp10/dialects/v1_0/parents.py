@@ -12,7 +12,7 @@ from ...engine import Link, ReceiverLink, SenderLink, Session, SessionEngine
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...engine import (
         ConnectionTerms,
@@ -135,8 +135,16 @@ class RunCore(Protocol):
         payloads: the payloads of the deliveries that are left.
     """
 
+    link: SenderCore
     number: int
     payloads: list[bytes]
+
+    @property
+    def waiters(self) -> Sequence[Any]:
+        """The waiter of each delivery that is left."""
+
+    def deliveries(self) -> Iterator[OutgoingDelivery]:
+        """Make the objects that `send` would have made."""
 
 
 class UntrackedCore(Protocol):
@@ -153,8 +161,14 @@ class UntrackedCore(Protocol):
     def count(self, link: SenderCore, made: UnsettledCount) -> UnsettledCount:
         """Return the numbers of a link's unsettled deliveries; `made`: those of the deliveries that are objects."""
 
-    def materialize(self) -> None:
-        """Make objects of all untracked deliveries, because one gets another outcome or `unsettled` is read."""
+    def materialize(self, link: SenderCore) -> None:
+        """Make objects of the untracked deliveries of a link, because `unsettled` is read."""
+
+    def leave(self, link: SenderCore) -> None:
+        """Forget the runs of a link that is over; the link still has them."""
+
+    def take(self, link: SenderCore) -> list[Any]:
+        """Forget the untracked deliveries of a link; return their waiters."""
 
 
 class SessionCore(Session):

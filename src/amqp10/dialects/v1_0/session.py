@@ -511,7 +511,7 @@ class SessionEndpoint(Dispatcher, SessionCore, Machine[SessionState]):
             link.over(cause)
         for link in self._by_remote_handle.values():
             drop_name(self.connection.links_by_name, link)
-        self.untracked.materialize()  # into the `unsettled` of their links, which the owners may still read
+        self.untracked.over()
         self.outgoing.clear()
         self.incoming.clear()
         self.engine.emit(SessionUnmapped(self, cause))

@@ -113,7 +113,7 @@ class Dispositions:
                     try:
                         done = self._accept_by_turns(first, count, done, frame)
                     except SessionFault:  # of an errant link: the outcomes on other links hold all the same
-                        self._untracked.materialize()
+                        self._untracked.materialize_range(first, count)
                         self._apply_to_objects(first, count, frame)
                         raise
                 if done == count:

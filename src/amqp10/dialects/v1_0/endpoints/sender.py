@@ -83,7 +83,7 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
     @property
     def unsettled(self) -> dict[bytes, OutgoingDelivery]:  # type: ignore[override]
         if self.untracked:
-            self.session.untracked.materialize()
+            self.session.untracked.materialize(self)
         if self.disordered:
             self._order()
         return self.made
@@ -120,9 +120,9 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         return self.session.untracked.count(self, counted) if self.untracked else counted
 
     def leave_tables(self, *, lingers: bool) -> None:
-        deliveries = self.unsettled.values()  # this makes objects of those untracked, which the owner may still read
         if not lingers:
-            self._leave(self.session.outgoing, deliveries)
+            self.session.untracked.leave(self)
+            self._leave(self.session.outgoing, self.made.values())
 
     def begin_counting(self) -> None:
         if self.terms is None:
@@ -257,6 +257,9 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         engine.output += head, payload
         engine.output_size += len(head) + size
         return None
+
+    def take_untracked(self) -> list[Any]:
+        return self.session.untracked.take(self)
 
     def run_room(self, sharers: int) -> int:
         session = self.session

@@ -17,10 +17,10 @@ from ....types import SERIAL_MASK, serial_diff
 from .serial_order import SerialOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ....engine import Event, OutcomeCounter, OutgoingDelivery
-    from ..parents import SenderCore, SessionCore
+    from ..parents import RunCore, SenderCore, SessionCore
 
 
 class UntrackedRun:
@@ -43,6 +43,11 @@ class UntrackedRun:
         self.number = self.end = number
         self.tag: int = tag
         self.payloads: list[bytes] = []
+
+    @property
+    def waiters(self) -> Sequence[Any]:
+        """The waiter of each delivery that is left."""
+        return [self.waiter] * len(self.payloads)
 
     def drop(self, count: int) -> None:
         """Drop the first `count` deliveries, which are settled."""
@@ -81,6 +86,10 @@ class SentRun(UntrackedRun):
         super().__init__(link, None, number, tag)
         self.payloads: list[bytes] = list(payloads)
         self._waiters = list(waiters)
+
+    @property
+    def waiters(self) -> Sequence[Any]:
+        return self._waiters
 
     def accept(self, count: int) -> Event:
         accepted = self._waiters[:count]
@@ -132,24 +141,51 @@ class UntrackedDeliveries:
             last = made.last
         return UnsettledCount(made.total + link.untracked, first, last)
 
-    def materialize(self) -> None:
-        self._materialize(sorted(self.runs.values(), key=attrgetter("tag")))
+    def materialize(self, link: SenderCore) -> None:
+        self._materialize(link.runs)
 
     def materialize_range(self, first: int, count: int) -> None:
         """Make objects of the runs with deliveries in this range."""
         self._materialize(self.in_range(first, count))
 
-    def _materialize(self, runs: Sequence[UntrackedRun]) -> None:
+    def _materialize(self, runs: Iterable[RunCore]) -> None:
+        runs = list(runs)
         outgoing, self._last_run = self._outgoing, None
         for link in {run.link for run in runs}:
             link.disordered = link.disordered or bool(link.made)
         for run in runs:
-            del self.runs[run.number], run.link.runs[run]
+            is_here = self._forget(run)
+            del run.link.runs[run]
             run.link.untracked -= len(run.payloads)
             made = run.link.made
             for delivery in run.deliveries():
                 made[delivery.tag] = delivery
-                outgoing[delivery.delivery_id] = delivery  # type: ignore[index]
+                if is_here:
+                    outgoing[delivery.delivery_id] = delivery  # type: ignore[index]
+
+    def _forget(self, run: RunCore) -> bool:
+        """Remove a run from the session's; return whether it was there."""
+        is_here = self.runs.get(run.number) is run
+        if is_here:
+            del self.runs[run.number]
+        return is_here
+
+    def leave(self, link: SenderCore) -> None:
+        self._last_run = None
+        for run in link.runs:
+            self._forget(run)
+
+    def take(self, link: SenderCore) -> list[Any]:
+        self.leave(link)
+        waiters = [waiter for run in link.runs for waiter in run.waiters]
+        link.runs.clear()
+        link.untracked = 0
+        return waiters
+
+    def over(self) -> None:
+        """Forget all runs, because the session is over; their links still have them."""
+        self._last_run = None
+        self.runs.clear()
 
     def accept(self, first: int, count: int) -> int:
         """Apply an accepted and settled range; return how many of its deliveries, from the first on, were untracked."""
