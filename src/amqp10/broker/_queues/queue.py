@@ -43,6 +43,8 @@ _MIN_BULK = 3
 # The cost of what a queue hands out in one pass, about 20 ms: 1 for each message of a run, more for one by itself.
 PASS = 5000
 _ALONE = 10
+# How many messages may expire in one pass, and how many may become dead letters by that; each about 15 ms.
+EXPIRE, EXPIRE_AS_DEAD_LETTERS = 5000, 500
 
 _position = attrgetter("position")
 
@@ -123,6 +125,7 @@ class Queue(Node):
         "_dead_letter_expired",
         "_delayed",
         "_draining",
+        "_expirations",
         "_expiring",
         "_line",
         "_looks",
@@ -178,6 +181,7 @@ class Queue(Node):
         self._bytes_in = 0
         self._waiting = WaitingMessages()
         self._expiring: list[tuple[float, int, QueuedMessage]] = []  # a heap of messages with an expiry
+        self._expirations = 0  # left for this pass
         self._delayed: Deadlines[QueuedMessage] = Deadlines()  # messages that came back, by when they are due
         self._until: float | None = None  # from the current outcome, in seconds since 1970
         self._line: deque[QueueConsumer] = deque()  # consumers that may be ready, the next one first
@@ -390,12 +394,13 @@ class Queue(Node):
         if self.deleted:
             return
         self._looks.begin()
+        self._expirations = self._most_expirations
         all_handed_out = self.returning > 0 or not self._line or self._hand_out()
         if self._browsing.unseen:
             self.copied += self._browsing.hand_out(self._clock(), self.depth, self._looks)
         if not all_handed_out or self._looks.remaining <= 0:
             self._go_on_later()
-        elif self._draining and not self.returning:
+        elif self._draining and not (self.returning or self._unfinished):
             self._tell_draining()
         self._regulate()
 
@@ -569,6 +574,10 @@ class Queue(Node):
                 continue
             if entry.expires is not None and entry.expires <= now:
                 self._expire(entry)
+                self._expirations -= 1
+                if self._expirations <= 0 and self._alarm is not None:
+                    self._go_on_later()
+                    return None
                 continue
             return entry
         return None
@@ -833,12 +842,16 @@ class Queue(Node):
     def expire(self, now: float) -> float | None:
         """Expire the messages that are due and that nobody holds; return when the next one is due, or None."""
         self._resume()
-        while (entry := self._delayed.pop(now)) is not None:
+        most = self._most_expirations
+        for _ in range(most):
+            entry = self._delayed.pop(now)
+            if entry is None:
+                break
             self._come_back(entry)
             self.touch()
         expiring = self._expiring
-        # Dead letters that come back meanwhile are for the next call.
-        for _ in range(len(expiring)):
+        # The others are for the next call, and so are dead letters that come back meanwhile.
+        for _ in range(min(most, len(expiring))):
             if not expiring or not (expiring[0][0] <= now or expiring[0][2].gone):
                 break
             entry = heappop(expiring)[2]
@@ -851,6 +864,11 @@ class Queue(Node):
         if not expiring:
             return following
         return expiring[0][0] if following is None else min(expiring[0][0], following)
+
+    @property
+    def _most_expirations(self) -> int:
+        """How many messages may expire in one pass."""
+        return EXPIRE_AS_DEAD_LETTERS if self._dead_letter_expired else EXPIRE
 
     def _sweep(self) -> None:
         """Drop the deadlines of messages that left earlier, as most do."""

@@ -213,7 +213,7 @@ class Consumers:
     def _take_in_portions(
         self, numbers: list[int], outcome: DeliveryState | None, work: TransactionWork, then: Callable[[], None]
     ) -> None:
-        """Settle deliveries as `_take` does, if there are many in several portions of the input; at last call `then`."""
+        """Settle deliveries as `_take` does, many of them in several portions of the input; at last call `then`."""
         engine = self.session.engine
         if len(numbers) <= engine.left:
             engine.left -= len(numbers)
