@@ -33,6 +33,7 @@ from ..engine import (
     LinkEnded,
     LinkTerms,
     PeerBlocked,
+    RequestAnswered,
     SessionBegun,
     SessionTerms,
     SessionUnmapped,
@@ -45,6 +46,7 @@ from ._connecting.supervisor import TransportSupervisor
 from ._core.close_deadline import CloseDeadlines, leave_all
 from ._core.connection import ConnectionCore, LinkCore, SessionCore, TokenKeeper
 from ._core.states import Step
+from ._errors import hide_secrets
 from ._events import (
     ConnectionBlocked,
     ConnectionGivenUp,
@@ -278,6 +280,11 @@ class ClientConnection(ConnectionCore, EngineOwner):
             self.observers.tell(ConnectionUnblocked())
         else:
             self.observers.tell(ConnectionBlocked(self.supervisor.secrets.hide(reason)))
+
+    def _on_request_answered(self, event: RequestAnswered) -> None:
+        if event.request.error is not None:
+            hide_secrets(self.supervisor.secrets, event.request.error)
+        super()._on_request_answered(event)
 
     def _on_session_begun(self, event: SessionBegun) -> None:
         session = event.session

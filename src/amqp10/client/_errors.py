@@ -6,7 +6,7 @@ import copy
 
 import anyio
 
-from ..errors import AmqpError, EndpointError
+from ..errors import AmqpError, EndpointError, RequestRefused
 from ..sasl import Secrets
 
 
@@ -21,7 +21,7 @@ def fresh(cause: AmqpError) -> AmqpError:
 
 def hide_secrets(secrets: Secrets, error: AmqpError) -> None:
     """Hide the secrets of a login in the words of an error, which may be those of the server."""
-    if not isinstance(error, EndpointError):
+    if not isinstance(error, EndpointError | RequestRefused):
         error.args = tuple(secrets.hide(each) if isinstance(each, str) else each for each in error.args)
     elif error.description is not None:
         error.description = secrets.hide(error.description)

@@ -362,6 +362,26 @@ async def test_a_commit_without_its_select(answers: tuple[Method, ...], variant:
                 await sender.send(b"m", transaction=transaction)
 
 
+@pytest.mark.parametrize("waiting", ["attaching", "declaring"])
+async def test_a_refusal_that_repeats_the_password(waiting: str) -> None:
+    """Neither what ends a link nor what refuses a request shows it."""
+    program, *_ = WAITING[waiting]
+
+    async def serve(peer: MethodPeer) -> None:
+        await peer.accept_connection()
+        await peer.expect(ChannelOpen)
+        await peer.send(1, ChannelClose(404, "hunter2 may not"))
+        await peer.expect(ChannelCloseOk, (QueueDeclare,))
+        await peer.expect(ConnectionClose)
+        await peer.send(0, ConnectionCloseOk())
+
+    async with against(V0_9_1, serve, close_timeout=20, sasl=Plain("user", "hunter2")) as connection:
+        with pytest.raises((LinkDetached, RequestRefused)) as caught:
+            await program(connection)
+    assert caught.value.description == "<secret> may not"
+    assert "hunter2" not in repr(caught.value)
+
+
 async def test_after_our_close() -> None:
     """What a server goes on saying on a channel that is being closed is dropped, content and all."""
 
