@@ -160,7 +160,7 @@ def test_taken_again() -> None:
 
 
 def test_failed_taken_again() -> None:
-    """What failed goes out in runs, too, with its delivery-count; by itself each took 1200 steps."""
+    """What failed goes out in runs, too, with its delivery-count; by itself each took 1050 steps."""
     holder = Holder(300)
     holder.take()
     holder.settle(Modified(delivery_failed=True))
