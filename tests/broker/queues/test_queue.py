@@ -155,6 +155,15 @@ class TestOutcomes:
             costs.append(steps(partial(queue.settle, taker.taken[2], taker, NOT_HERE)))
         assert costs[1] < 2 * costs[0]
 
+    def test_consumers_that_are_there(self, make_queue: Make) -> None:
+        """They cost nothing where the queue is asked whether one more may consume from it."""
+        costs = []
+        for count in (10, 1000):
+            queue = make_queue()
+            attach(queue, *(Taker() for _ in range(count)))
+            costs.append(steps(partial(queue.locked, exclusive=False)))
+        assert costs[1] < 2 * costs[0]
+
     @pytest.mark.spec("3.4.5", "undeliverable-here: not to this link again")
     def test_undeliverable_here(self, make_queue: Make) -> None:
         """The consumer never gets it again; another does, in its place; the consumer's other messages go on."""

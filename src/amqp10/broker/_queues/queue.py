@@ -347,8 +347,9 @@ class Queue(Node):
 
     def locked(self, exclusive: bool) -> bool:
         """Return whether to refuse a new consumer: an exclusive one is there, or it is `exclusive` and not alone."""
-        others = [consumer for consumer in self.consumers.values() if stays(consumer)]
-        return bool(others) and (exclusive or any(consumer.exclusive for consumer in others))
+        # An exclusive consumer is the only one that stays, so the first one tells.
+        first = next(filter(stays, self.consumers.values()), None)
+        return first is not None and (exclusive or first.exclusive)
 
     def _note_unseen(self) -> None:
         selections = self._selections.values()
