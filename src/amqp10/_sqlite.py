@@ -56,12 +56,13 @@ class Database:
 
     def __init__(self, path: str, form: Format) -> None:
         create_private(path)
-        if os.path.exists(path) and not os.path.isfile(path):
+        file = os.path.abspath(path)  # SQLite takes "" and ":memory:" for databases that end with the process
+        if os.path.exists(file) and not os.path.isfile(file):
             # SQLite would write to a device, and what takes rights from others would take those to the device.
-            raise StoreError(f"{path}: not a regular file, so it cannot be {form.name}")
+            raise StoreError(f"{path or file}: not a regular file, so it cannot be {form.name}")
         try:
             # `commit` may run in another thread, while no other call is made.
-            self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise StoreError(f"{path}: {error}") from error
         self.run = self._connection.execute

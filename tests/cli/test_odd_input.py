@@ -88,6 +88,15 @@ def test_files_that_are_not_text(amqp10: Commands, tmp_path: Path, monkeypatch: 
     assert "the password on standard input must be UTF-8" in result.err
 
 
+def test_stores_without_a_name(amqp10: Commands) -> None:
+    """A variable of the shell that is empty does not make a broker, or a bridge, forget everything with its process."""
+    ends = ("--from", "amqp://127.0.0.1:1", "a", "--to", "amqp://127.0.0.1:1", "b")
+    for arguments in (("broker", "--port", "0"), ("bridge", *ends, "--exactly-once")):
+        result = amqp10(*arguments, "--store", "")
+        assert result.code == 1
+        assert "not a regular file" in result.err
+
+
 def test_port_of_metrics_in_use(amqp10: Commands, broker_url: str) -> None:
     """The error names the port, and the option that takes another."""
     port = broker_url.rpartition(":")[2].rstrip("/")

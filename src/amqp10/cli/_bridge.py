@@ -151,7 +151,7 @@ def bridge(
     """
     from_, to = (take_peer_options(options, end) for end in ("from", "to"))
     ends = peer_of(source[0], from_, "from"), peer_of(target[0], to, "to")
-    if (store or name) and not exactly_once:
+    if (store is not None or name) and not exactly_once:
         raise click.UsageError("--store and --name need --exactly-once")
     name = name or f"amqp10-bridge {source[1]} {target[1]}"
 
@@ -162,7 +162,7 @@ def bridge(
             container_id=container_id, reconnect=reconnect, delivery_store=kept, close_timeout=close_timeout
         )
 
-    if exactly_once and not store and ends[0] != ends[1]:
+    if exactly_once and store is None and ends[0] != ends[1]:
         click.echo(
             "without --store FILE, messages may arrive twice if this bridge is killed and started again", err=True
         )
@@ -178,7 +178,7 @@ def bridge(
                     raise Failure(words(error, f"--{end}-"), 4) from error
 
             kept: DeliveryStore | None = None
-            if store:
+            if store is not None:
                 kept = MemoryDeliveryStore() if dry_run else stack.enter_context(SQLiteDeliveryStore(store))
             taking = await opened("from", connect(ends[0], "source", kept))
             giving = taking

@@ -298,7 +298,6 @@ def broker(
         "topics": topics,
         "azure": service_bus,
         "tokens": tokens,
-        "store": store,
         "dialects": dialects,
         "duplicate_ids": duplicate_ids,
         "limits": BrokerLimits(memory=memory_limit) if memory_limit else None,
@@ -308,6 +307,7 @@ def broker(
     given = {name: value for name, value in arguments.items() if value}
     given |= {"auto_create": False} if no_auto_create else {}
     given |= {"check_user_id": False} if trust_user_id else {}
+    given |= {"store": store} if store is not None else {}
     context = click.get_current_context()
     for name, value in {"host": host, "port": port}.items():
         if config is None or context.get_parameter_source(name) is not ParameterSource.DEFAULT:
@@ -336,7 +336,7 @@ def broker(
 
     if metrics_port is not None and find_spec("prometheus_client") is None:
         raise Failure("--metrics-port needs the package prometheus-client: pip install 'amqp10[metrics]'", 2)
-    kept = f"store {chosen['store']}" if chosen.get("store") else "in memory"
+    kept = f"store {chosen['store']}" if chosen.get("store") is not None else "in memory"
 
     async def run() -> None:
         async with AsyncExitStack() as stack:

@@ -132,6 +132,18 @@ def test_forked(path: str, child: str) -> None:
         assert [message.number for message in file.rows(MessageRow)] == list(range(20))
 
 
+@pytest.mark.parametrize("name", ["", ":memory:"])
+def test_names_of_databases_that_do_not_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """What SQLite would keep until the end of the process only is refused, or is the name of a file."""
+    monkeypatch.chdir(tmp_path)
+    if name:
+        StoreFile(name).close()
+        assert (tmp_path / name).stat().st_size
+    else:
+        with pytest.raises(StoreError, match="not a regular file"):
+            StoreFile(name)
+
+
 def test_nowhere(tmp_path: Path) -> None:
     """A directory that is not there is named."""
     with pytest.raises(StoreError, match=r"missing.*unable to open"):
