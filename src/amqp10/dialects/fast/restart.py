@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...engine import IncomingDelivery, IncomingStream
 from ...errors import DecodeError
-from .._kit.message_mapping import DELIVERY_COUNT
+from .._kit.message.mapping import DELIVERY_COUNT
 from .message.header_names import TTL
 from .wire.commands import MessageHead
 from .wire.fragments import Assembly

@@ -30,7 +30,7 @@ from ...errors import (
 )
 from ...messaging import Error
 from .._kit.engine import COSTLY, EngineBase
-from .._kit.message_limits import NO_ROOM, message_limit
+from .._kit.message.limits import NO_ROOM, message_limit
 from .capabilities import CAPABILITIES
 from .codes import close_code, close_condition
 from .login import ClientLogin, ServerLogin

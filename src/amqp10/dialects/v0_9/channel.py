@@ -14,7 +14,7 @@ from ..._machine import Machine
 from ...engine import Dispatcher, Handlers
 from ...errors import AmqpError, RemoteProtocolError
 from ...messaging import Error
-from .._kit.message_limits import NO_ROOM, partial_limit
+from .._kit.message.limits import NO_ROOM, partial_limit
 from .codes import Fault, as_error, code_of, text_of, text_of_fault, unknown_method
 from .states import CHANNEL, ChannelState, Step
 from .wire.draft import Assembler, Content

@@ -28,7 +28,7 @@ from ....messaging import Accepted, Error, Modified, Released, Source, Transacti
 from ....types import Symbol
 from ..._kit.causes import as_exception
 from ..._kit.links import PlainReceiver
-from ..._kit.message_limits import limit_hint, message_limit, partial_limit
+from ..._kit.message.limits import limit_hint, message_limit, partial_limit
 from ..codes import BadContents
 from ..message.destinations import apply_filters, identifier_of
 from ..message.from_head import payload_of, stream_front

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ....errors import AmqpError, DecodeError
 from ....messaging import Data, Message, data_head
 from ....types import Symbol, UInt
-from ..._kit.message_mapping import DELIVERY_COUNT, GROUP_SEQUENCE, REST_HEADER, cut
+from ..._kit.message.mapping import DELIVERY_COUNT, GROUP_SEQUENCE, REST_HEADER, cut
 from ..codes import BadContents
 from ..wire.commands import MessageHead
 from ..wire.fragments import Assembly

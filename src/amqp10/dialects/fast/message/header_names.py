@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....types import Symbol
-from ..._kit.message_mapping import DELIVERY_COUNT, GROUP_ID, GROUP_SEQUENCE, PREFIX, REST_HEADER, SUBJECT
+from ..._kit.message.mapping import DELIVERY_COUNT, GROUP_ID, GROUP_SEQUENCE, PREFIX, REST_HEADER, SUBJECT
 
 SECTIONS: Final = "application/vnd.amqp10; section=amqp-value"
 """The mime-type of a body that is encoded sections of AMQP 1.0."""

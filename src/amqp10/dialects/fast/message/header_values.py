@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ....errors import EncodeError
 from ....types import Char, Decimal32, Decimal64, Int, Symbol, Timestamp
-from ..._kit.values import EPOCH, moment, split_decimal, text_or_octets
+from ..._kit.message.values import EPOCH, moment, split_decimal, text_or_octets
 from ..wire.values import Seconds
 
 _INEXACT_TYPES: Final = (Symbol, Char, Decimal32, Decimal64, Timestamp)

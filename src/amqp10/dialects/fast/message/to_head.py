@@ -23,8 +23,8 @@ from uuid import UUID
 from ....errors import AmqpError, DecodeError
 from ....messaging import Data, Message, data_head
 from ....types import ULong
-from ..._kit.message_mapping import DELIVERY_COUNT, GROUP_SEQUENCE, REST_HEADER
-from ..._kit.values import text_or_octets
+from ..._kit.message.mapping import DELIVERY_COUNT, GROUP_SEQUENCE, REST_HEADER
+from ..._kit.message.values import text_or_octets
 from ..wire.commands import MessageHead
 from ..wire.values import MAX_SHORTSTR, Table, read_table
 from .header_names import (

@@ -16,7 +16,7 @@ from ....engine import Dispatcher, Handlers, LinkTerms
 from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ....types import Symbol, UInt
-from ..._kit.message_limits import MAX_PARTIAL, NO_ROOM, message_limit
+from ..._kit.message.limits import MAX_PARTIAL, NO_ROOM, message_limit
 from ..codes import BAD_CONTENTS, OK, BadContents, code_of
 from ..message.destinations import PEER, QUEUE, TOPIC, link_properties, source_of, target_of, temporary_source
 from ..message.from_head import payload_of

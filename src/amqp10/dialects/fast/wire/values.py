@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any, Final
 
 from ....errors import DecodeError, EncodeError
-from ..._kit.values import MAX_DEPTH, split_decimal, text_or_octets
+from ..._kit.message.values import MAX_DEPTH, split_decimal, text_or_octets
 
 MAX_SHORTSTR: Final = 255
 MAX_LONGSTR: Final = 0xFFFF

@@ -23,7 +23,7 @@ from ....errors import DecodeError, LinkDetached, LocalProtocolError
 from ....messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ....types import Symbol
 from ..._kit.links import PlainReceiver
-from ..._kit.message_limits import limit_hint, message_limit
+from ..._kit.message.limits import limit_hint, message_limit
 from ..codes import INFINITE, ErrorCode, SessionFault
 from ..link import LinkEndpoint
 from ..message.from_transfer import read_message

@@ -12,7 +12,7 @@ from ....messaging import AmqpValue, Message
 from ....messaging.sections import BODY as BODY_CODES
 from ....messaging.sections import FOOTER, scan, write_body, write_head, write_map
 from ....types import Symbol, Timestamp, ULong
-from ..._kit.message_mapping import (
+from ..._kit.message.mapping import (
     EXCHANGE,
     GROUP_ID,
     GROUP_SEQUENCE,
@@ -23,7 +23,7 @@ from ..._kit.message_mapping import (
     cut,
     kept_id,
 )
-from ..._kit.values import SINCE_1973, moment, text_or_octets
+from ..._kit.message.values import SINCE_1973, moment, text_or_octets
 from ..wire.commands import DeliveryProperties, MessageProperties, ReplyTo
 from ..wire.struct import decode_header
 from ..wire.values import encode_map, read_list, read_map

@@ -34,7 +34,7 @@ from ....types import (
     ULong,
     UShort,
 )
-from ..._kit.message_mapping import PREFIX
+from ..._kit.message.mapping import PREFIX
 from ..wire.values import Array010, encode_value
 
 # Headers that hold fields which 0-10 does not have. `REST_HEADER` has values that 0-10 does not have, or that brokers

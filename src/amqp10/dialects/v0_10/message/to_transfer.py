@@ -17,7 +17,7 @@ from ....errors import DecodeError, EncodeError
 from ....messaging import AmqpSequence, AmqpValue, Data, Message
 from ....messaging.sections import APPLICATION_PROPERTIES, FOOTER, MESSAGE_ANNOTATIONS, write_body, write_map
 from ....types import Int, UInt, ULong
-from ..._kit.message_mapping import (
+from ..._kit.message.mapping import (
     EXCHANGE,
     GROUP_ID,
     GROUP_SEQUENCE,
@@ -27,7 +27,7 @@ from ..._kit.message_mapping import (
     SUBJECT,
     origin_of,
 )
-from ..._kit.values import SINCE_1973, milliseconds, text_or_octets
+from ..._kit.message.values import SINCE_1973, milliseconds, text_or_octets
 from ..wire.commands import DeliveryProperties, MessageProperties, ReplyTo
 from ..wire.values import encode_value, read_map
 from .header_values import (

@@ -25,7 +25,7 @@ from uuid import UUID
 
 from ....errors import DecodeError, EncodeError
 from ....types import Byte, Char, Decimal32, Decimal64, Float, Int, Short, Timestamp, UByte, UInt, ULong, UShort
-from ..._kit.values import EPOCH, MAX_DEPTH, moment, split_decimal
+from ..._kit.message.values import EPOCH, MAX_DEPTH, moment, split_decimal
 
 
 class Raw:

@@ -29,7 +29,7 @@ from ....messaging.payloads import ForeignPayload
 from ..._kit.causes import as_exception
 from ..._kit.lazy_deliveries import LazyReceiver
 from ..._kit.links import PlainReceiver
-from ..._kit.message_limits import limit_hint, message_limit
+from ..._kit.message.limits import limit_hint, message_limit
 from ..acks import ACCEPT, REQUEUE, AckBatcher, NoAcks, outcome, verb_of
 from ..channel import Channel
 from ..codes import Fault, as_error

@@ -14,7 +14,7 @@ from ....engine import route_address
 from ....errors import AmqpError, DecodeError, EncodeError
 from ....messaging import Message, data_head
 from ....types import Symbol, Timestamp
-from ..._kit.message_mapping import DELIVERY_COUNT, EXCHANGE, REST_HEADER, ROUTING_KEY, kept_id
+from ..._kit.message.mapping import DELIVERY_COUNT, EXCHANGE, REST_HEADER, ROUTING_KEY, kept_id
 from ..wire.draft import Content
 from ..wire.properties import BasicProperties
 from ..wire.tables import Latin1, Tables, octets_of, read_text

@@ -31,7 +31,7 @@ from typing import Any, Final
 from ....engine import parse_address
 from ....errors import EncodeError
 from ....types import Int, Symbol, Timestamp
-from ..._kit.message_mapping import DELIVERY_COUNT, GROUP_ID, GROUP_SEQUENCE, PREFIX, REST_HEADER, SUBJECT
+from ..._kit.message.mapping import DELIVERY_COUNT, GROUP_ID, GROUP_SEQUENCE, PREFIX, REST_HEADER, SUBJECT
 from ..wire.tables import Tables
 
 Clock = Callable[[], int]

@@ -13,8 +13,8 @@ from ....errors import DecodeError, EncodeError
 from ....messaging import Data, Message
 from ....messaging.sections import DATA_HEADS
 from ....types import Int, Timestamp
-from ..._kit.message_mapping import DELIVERY_COUNT, EXCHANGE, REST_HEADER, ROUTING_KEY, origin_of
-from ..._kit.values import milliseconds
+from ..._kit.message.mapping import DELIVERY_COUNT, EXCHANGE, REST_HEADER, ROUTING_KEY, origin_of
+from ..._kit.message.values import milliseconds
 from ..wire.draft import Content
 from ..wire.properties import BasicProperties
 from ..wire.tables import Latin1, Tables

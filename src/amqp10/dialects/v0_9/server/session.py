@@ -21,7 +21,7 @@ from ....engine import (
 from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ....messaging import ACCEPTED, Error, Rejected
 from ..._kit.causes import end_cause
-from ..._kit.message_limits import message_limit
+from ..._kit.message.limits import message_limit
 from ..acks import SIZE
 from ..codes import SOFT, Fault, code_of, text_of
 from ..message.places import DIRECT_REPLY

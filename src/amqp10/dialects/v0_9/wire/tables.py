@@ -38,7 +38,7 @@ from ....types import (
     ULong,
     UShort,
 )
-from ..._kit.values import MAX_DEPTH, SINCE_1973, milliseconds, moment, split_decimal, text_or_octets
+from ..._kit.message.values import MAX_DEPTH, SINCE_1973, milliseconds, moment, split_decimal, text_or_octets
 
 Writer = Callable[[bytearray, Any], None]
 

@@ -18,7 +18,7 @@ from ....errors import AmqpError, LocalProtocolError
 from ....messaging import OUTCOMES, Modified, Received, Released
 from ....messaging.payloads import SplitPayload
 from ..._kit.lazy_deliveries import LazyReceiver
-from ..._kit.message_limits import NO_ROOM, limit_hint, message_limit, partial_limit
+from ..._kit.message.limits import NO_ROOM, limit_hint, message_limit, partial_limit
 from ..credit import ReceiverCredit
 from ..link import LinkEndpoint
 from ..parents import ReceiverCore

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.dialects._kit.values import milliseconds, moment, split_decimal, text_or_octets
+from amqp10.dialects._kit.message.values import milliseconds, moment, split_decimal, text_or_octets
 from amqp10.dialects.fast.wire.values import write_value
 from amqp10.dialects.v0_9.wire.tables import TABLES
 from amqp10.dialects.v0_10.wire.values import encode_value

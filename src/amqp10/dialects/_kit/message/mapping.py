@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from ...messaging import Data
-from ...types import Symbol, ULong
+from ....messaging import Data
+from ....types import Symbol, ULong
 
 REST_HEADER: Final = "x-opt-amqp10"
 """The header with encoded sections of AMQP 1.0: what a dialect cannot express otherwise."""

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
-from ...errors import EncodeError
-from ...types import Timestamp
+from ....errors import EncodeError
+from ....types import Timestamp
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SINCE_1973: Final = 100_000_000_000

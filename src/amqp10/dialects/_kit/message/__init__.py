@@ -1,0 +1,1 @@
+"""What several dialects share of their messages: limits, the mapping to 1.0, and values."""
