@@ -68,9 +68,11 @@ class Database:
         self.run = self._connection.execute
         self.run_many = self._connection.executemany
         self._connection.text_factory = _text
+        self._file = file
         _open.add(self)
         try:
             self._check(path, form)
+            self._identity = os.stat(file)
         except sqlite3.Error as error:
             self.close()
             raise StoreError(f"{path}: {_reason(error, form)}") from error
@@ -158,8 +160,20 @@ class Database:
         self.run("BEGIN")
 
     def commit(self) -> None:
-        """Write the transaction to the disk. Another thread may call this."""
+        """Write the transaction to the disk. Another thread may call this.
+
+        SQLite would go on writing a file that was removed, and everything in it would be gone with the process.
+        """
+        self._check_place()
         self.run("COMMIT")
+
+    def _check_place(self) -> None:
+        try:
+            here = os.path.samestat(os.stat(self._file), self._identity)
+        except OSError:
+            here = False
+        if not here:
+            raise sqlite3.OperationalError("the file was moved or removed while it was open: put it back")
 
     def rollback(self) -> None:
         # Some errors have already rolled back.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import threading
@@ -17,6 +18,7 @@ import anyio.to_thread
 import pytest
 
 from amqp10 import (
+    AmqpError,
     Connection,
     ConnectionAttempted,
     ConnectionClosed,
@@ -288,6 +290,19 @@ async def test_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch, caplog: py
 
 def blocked(broker: Broker) -> str | None:
     return broker.blocked
+
+
+async def test_removed_while_open(path: Path) -> None:
+    """Nothing is accepted into a file that is gone with the broker."""
+    async with Broker(store=path, close_timeout=0.1) as broker:
+        async with broker.connect() as connection, connection.sender("q") as sender:
+            await sender.send(Message(1, durable=True))
+            os.unlink(path)
+            with pytest.raises(ConnectionLost):
+                await sender.send(Message(2, durable=True))
+        with pytest.raises(AmqpError, match="moved or removed while it was open"):
+            async with broker.connect():
+                pass
 
 
 async def test_little_room(path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

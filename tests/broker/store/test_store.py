@@ -46,6 +46,25 @@ def test_only_what_is_committed(begin: Begin) -> None:
     assert begin().bodies() == [1]
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_the_file_was_moved(begin: Begin, tmp_path: Path, replaced: bool) -> None:
+    """What is written into a file that nobody would find again is not committed; it is, once the file is back."""
+    life = begin()
+    life.put(1)
+    life.store.commit()
+    path, elsewhere = Path(life.store.path), tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    if replaced:
+        path.write_bytes(elsewhere.read_bytes())
+    life.put(2)
+    for _ in range(2):
+        with pytest.raises(sqlite3.OperationalError, match="moved or removed while it was open"):
+            life.store.commit()
+    elsewhere.replace(path)
+    life.store.commit()
+    assert begin().bodies() == [1, 2]
+
+
 def test_nodes_come_back(begin: Begin) -> None:
     """Queues and topics are there again, as what they were; temporary ones are not."""
     life = begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -145,6 +146,20 @@ async def test_many_share_a_commit(path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert commits == 2
     with SQLiteDeliveryStore(path) as store:
         assert [each.tag for each in store.load(OUT)] == [bytes([number]) for number in range(1, 50)]
+
+
+async def test_the_file_was_moved(path: Path, tmp_path: Path) -> None:
+    """A commit into a file that nobody would find again fails, and forgets nothing."""
+    elsewhere = tmp_path / "elsewhere"
+    with SQLiteDeliveryStore(path) as store:
+        os.rename(path, elsewhere)
+        store.add(OUT, b"0", b"kept", 0)
+        with pytest.raises(StoreError, match="moved or removed while it was open"):
+            await store.commit()
+        os.rename(elsewhere, path)
+        await store.commit()
+    with SQLiteDeliveryStore(path) as store:
+        assert [each.tag for each in store.load(OUT)] == [b"0"]
 
 
 @pytest.mark.parametrize("where", ["begin", "run_many", "commit"])
