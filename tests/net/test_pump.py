@@ -153,6 +153,8 @@ async def test_a_peer_that_hangs_up_while_nothing_is_read(role: Role, alive: boo
             if not alive:
                 theirs.close()
             await anyio.sleep(5 * pump_module.LOOK_FOR_END)
+            rig.pump.wake()
+            await anyio.wait_all_tasks_blocked()
             if alive or role is Role.CLIENT:
                 assert rig.told == [[Received(b"one")]]
             else:

@@ -386,7 +386,7 @@ class Pump:
             self._readable = anyio.Event()
             with anyio.move_on_after(LOOK_FOR_END if serves else math.inf):
                 await self._readable.wait()
-            if not (self._engine.reading or self._ended) and hung_up(self._stream):
+            if serves and not (self._engine.reading or self._ended) and hung_up(self._stream):
                 self._lose(ConnectionLost("the peer hung up while what it had sent waited for room"))
         self._readable = None
 
