@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 
+FULL = "its queue or its memory may be full"
+
 
 async def test_credit_is_waited_for(serve: Serve) -> None:
     """Without credit nothing is sent; each credit lets one through, in order of arrival."""
@@ -35,6 +37,18 @@ async def test_credit_is_waited_for(serve: Serve) -> None:
                 peer.pump.wake()
                 await anyio.wait_all_tasks_blocked()
                 assert peer.bodies() == list(range(n + 1))
+
+
+@pytest.mark.parametrize("long", [True, False])
+async def test_giving_up_without_credit(serve: Serve, long: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A timeout does not say why it came: the log does, if a task has waited for credit for long."""
+    async with serve() as (peer, connection), connection:
+        peer.credit = 0
+        async with connection.sender("q") as sender:
+            with anyio.move_on_after(7 if long else 1):
+                await sender.send(Message(1))
+            said = [record.getMessage() for record in caplog.records]
+            assert said == ([f"{sender!r} waited 7 s for credit, and the peer granted none: {FULL}"] if long else [])
 
 
 async def test_a_newcomer_does_not_overtake(serve: Serve) -> None:

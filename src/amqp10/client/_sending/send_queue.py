@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 YIELD_AFTER_BYTES = 262_144
 MESSAGE_COST = 4096
 
+LONG: Final = 5.0
+"""Seconds without credit after which giving up is logged: the error of a timeout, for one, says no reason."""
+
+_log = logging.getLogger("amqp10.connection")
+
 
 class SendingLink(Protocol):
     """A sender's core, as its queue sees it; see `SenderCore`."""
@@ -30,6 +36,9 @@ class SendingLink(Protocol):
     link: SenderLink | None
     pump: Pump | None
     wake: Callable[[], None]
+
+    @property
+    def face(self) -> object: ...
 
     @property
     def returning(self) -> bool: ...
@@ -112,7 +121,7 @@ class SendQueue:
         if self._can_send(link, ahead) and not (behind or sender.connection.output_full):
             return link
         sender.connection.check_loop()
-        turn = Turn()
+        turn, since = Turn(), anyio.current_time()
         turns.append(turn)
         try:
             while behind or not self._can_send(link, ahead) or sender.connection.output_full:
@@ -127,6 +136,12 @@ class SendQueue:
         except BaseException:
             turns.remove(turn)
             self.pass_on()
+            if sender.open and link.credit <= 0 and (waited := anyio.current_time() - since) >= LONG:
+                _log.warning(
+                    "%r waited %.0f s for credit, and the peer granted none: its queue or its memory may be full",
+                    sender.face,
+                    waited,
+                )
             raise
         turns.remove(turn)
         return link
