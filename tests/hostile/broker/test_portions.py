@@ -13,6 +13,7 @@ from amqp10.messaging import Accepted, Message, Modified, Outcome, Rejected, Rel
 
 from ...kit.broker.wire import Wire, queue_of
 from ...kit.inside.broker import QueuedMessage, VirtualHostCore
+from ...kit.inside.engines import COSTLY
 
 MANY = 200
 DIALECTS = ["1.0", "0-10", "0-9-1", "fast"]
@@ -220,3 +221,17 @@ def test_ack_fast() -> None:
     counts = holder.settled(holder.wire.client.data_to_send())
     assert max(counts) <= 100
     assert sum(counts) == RANGE == holder.queue.dequeued
+
+
+def test_what_follows() -> None:
+    """What comes behind a range that ends with its portion is worked off, too."""
+    whole = 100 * 9 + 100 - COSTLY
+    older = Holder("0-9-1")
+    session = next(iter(older.wire.client.channels.values()))  # type: ignore[attr-defined]
+    for last in (whole, RANGE):
+        session.write(BasicAck(last, multiple=True))
+    assert sum(older.settled(older.wire.client.data_to_send())) == RANGE
+    holder = Holder("1.0")
+    ranges = ((0, whole - 1), (whole, RANGE - 1))
+    frames = b"".join(encode_disposition(holder.channel, True, *each, True, Accepted()) for each in ranges)
+    assert sum(holder.settled(frames)) == RANGE

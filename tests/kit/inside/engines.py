@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amqp10.dialects._kit import backlog
+from amqp10.dialects._kit.engine import COSTLY
 from amqp10.dialects._kit.fields import Field
 from amqp10.dialects._kit.id_order import IdOrder
 from amqp10.dialects._kit.lazy_deliveries import LazyRun

@@ -29,6 +29,7 @@ class EngineBase(TimedEngine, Machine[State]):
     Attributes:
         over: nothing more is read. `entered` of each dialect sets it.
         left: what is left of the portion (see `Engine`).
+        put_off_work: what the next portion begins with; None: the next input.
     """
 
     noun = "connection"
@@ -45,7 +46,7 @@ class EngineBase(TimedEngine, Machine[State]):
         self.opened: bool = False
         self.output_size: int = 0
         self._events: list[Event] = []
-        self._rest: Callable[[], None] | None = None  # of what was put off to the next portion
+        self.put_off_work: Callable[[], None] | None = None
         self._open_asked = False  # no state: the owner may ask in any, even before the header is sent
 
     def open(self, terms: ConnectionTerms | None = None) -> None:
@@ -69,16 +70,19 @@ class EngineBase(TimedEngine, Machine[State]):
         self.behind = False
         self.left = math.inf if self.portion is None else self.portion
 
-    def put_off(self, rest: Callable[[], None]) -> None:
-        """End the portion; the next one begins with a call of `rest`."""
-        self._rest, self.left, self.behind = rest, 0, True
+    def put_off(self, work: Callable[[], None]) -> None:
+        """End the portion; the next one begins with a call of `work`."""
+        self.put_off_work, self.left, self.behind = work, 0, True
 
     def take_up(self) -> bool:
         """Do what was put off, before anything is read; return whether to read on."""
-        if self._rest is not None:
-            rest, self._rest = self._rest, None
-            rest()
-        return self.left > 0 and not self.over
+        if self.put_off_work is not None:
+            work, self.put_off_work = self.put_off_work, None
+            work()
+        if self.left > 0 and not self.over:
+            return True
+        self.behind = not self.over
+        return False
 
     def in_portions(
         self, numbers: Sequence[int], settle: Callable[[Sequence[int]], None], then: Callable[[], None]

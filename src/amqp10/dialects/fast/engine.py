@@ -108,7 +108,8 @@ class FastEngine(Dispatcher, EngineBase[ConnectionState]):
             return
         if data:
             self.reader.feed(data)
-        self.begin_portion()
+        if self.portion is not None:
+            self.begin_portion()
         self.guard(self._read)
         self._note_input(len(data), self.reader.within_frame)
 

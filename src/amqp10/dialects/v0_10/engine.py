@@ -123,7 +123,8 @@ class V010Engine(Dispatcher, EngineBase[ConnectionState]):
             return
         if data:
             self._reader.feed(data)
-        self.begin_portion()
+        if self.portion is not None:
+            self.begin_portion()
         try:
             self._read()
             if not self.count_partial(self._reader.partial - self.partial) and self.state is ConnectionState.OPEN:

@@ -142,7 +142,8 @@ class V09Engine(EngineBase[ConnectionState]):
         reader = self._reader
         if data:
             reader.feed(data)
-        self.begin_portion()
+        if self.portion is not None:
+            self.begin_portion()
         try:
             if self.state not in _BEFORE or self._receive_header():
                 self._read()

@@ -150,7 +150,8 @@ class V1Engine(EngineBase[TransportState]):
             return
         if data:
             self._reader.feed(data)
-        self.begin_portion()
+        if self.portion is not None:
+            self.begin_portion()
         try:
             self._read()
         except RemoteProtocolError as error:
@@ -177,24 +178,28 @@ class V1Engine(EngineBase[TransportState]):
                 if header is None:
                     return
                 self._receive_header(bytes(header))
-        self.take_up()
-        while self.left > 0 and not self.over:
-            frame = reader.next()
-            if frame is None:
-                return
+        if self.put_off_work is not None and not self.take_up():
+            return
+        in_portions = self.portion is not None
+        while (frame := reader.next()) is not None:
             kind, channel, performative, payload = frame
-            self.left -= 1 if type(performative) is Transfer else COSTLY
+            if in_portions:
+                self.left -= 1 if type(performative) is Transfer else COSTLY
             if kind != FRAME_AMQP:
                 raise RemoteProtocolError(f"a frame of type {kind} among AMQP frames")
             if performative is None:
                 connection.check_channel(channel)
-                continue
-            connection.receive(channel, performative, payload)
-            if reader.alike is not None:
-                connection.receive_alike(channel, reader, reader.alike)
-            elif reader.mixed:
-                connection.receive_by_turns(channel, reader)
-        self.behind = not self.over
+            else:
+                connection.receive(channel, performative, payload)
+                if reader.alike is not None:
+                    connection.receive_alike(channel, reader, reader.alike)
+                elif reader.mixed:
+                    connection.receive_by_turns(channel, reader)
+            if self.over:
+                return
+            if self.left <= 0:
+                self.behind = True
+                return
 
     def _receive_header(self, header: bytes) -> None:
         if self.state is TransportState.SASL_HEADER and header == SASL_HEADER:
