@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -22,13 +23,13 @@ class Secrets:
     def __init__(self, mechanisms: Iterable[Mechanism] = ()) -> None:
         found = {secret for one in mechanisms for secret in one.secrets if len(secret) >= SHORTEST}
         quoted = {text for each in found for text in (each, repr(each)[1:-1], repr(each.encode())[2:-1])}
-        self._texts = sorted(quoted, key=len, reverse=True)
+        # What hides a secret is found, too, lest a second call finds a secret in it.
+        texts = [_SHOWN, *sorted(quoted, key=len, reverse=True)]
+        self._hidden = re.compile("|".join(map(re.escape, texts)))
 
     def hide(self, text: str) -> str:
         """Return `text` without the secrets, also where a `repr` quotes them."""
-        for each in self._texts:
-            text = text.replace(each, _SHOWN)
-        return text
+        return self._hidden.sub(_SHOWN, text)
 
     def __repr__(self) -> str:
         return "Secrets(...)"

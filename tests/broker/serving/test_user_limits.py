@@ -188,25 +188,25 @@ class TestUsers:
 
     async def test_memory_beyond_credit(self) -> None:
         """What still comes by credit given before is refused beyond a quarter more; others' messages are taken."""
-        limits = BrokerLimits(memory_by_user=1_000_000)
+        limits = BrokerLimits(memory_by_user=100_000)
         async with Broker(users=USERS, limits=limits, queues=["q"], credit=100) as broker, rounds(broker) as serve:
             async with Connection(as_user(broker, "bad")) as connection, connection.sender("q") as sender:
                 refused = []
 
                 async def send() -> None:
                     try:
-                        await sender.send(bytes(100_000))
+                        await sender.send(bytes(20_000))
                     except MessageRejected as error:
                         refused.append(str(error))
 
                 async with anyio.create_task_group() as tasks:
-                    for _ in range(60):
+                    for _ in range(60):  # all sent before the first answer, which takes the credit back
                         tasks.start_soon(send)
                     await until(lambda: bool(refused))
                     await serve()
                     tasks.cancel_scope.cancel()
-            assert all("messages of user 'bad' take 1000000 octets" in each for each in refused)
-            assert broker.queue("q").bytes <= 1_250_000 + 600_000  # what one read brought
+            assert all("messages of user 'bad' take 100000 octets" in each for each in refused)
+            assert broker.queue("q").bytes <= 125_000 + 600_000  # what one read brought
 
     @pytest.mark.parametrize("way", [*WAYS, "reject"])
     async def test_all_that_is_freed_counts(self, way: str, caplog: pytest.LogCaptureFixture) -> None:

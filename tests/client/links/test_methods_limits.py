@@ -73,14 +73,15 @@ async def test_what_cannot_be_committed(name: str, monkeypatch: pytest.MonkeyPat
                 await sender.send(Message(b"1", to="/queues/q"), transaction=transaction)
                 await sender.send(Message(b"2", to="/queues/q"), transaction=transaction)
                 delivery.accept(transaction=transaction)
-                frames = link.frames  # type: ignore[union-attr]
+                writer = type(link.writer)  # type: ignore[union-attr]
+                frames = writer.frames
 
-                def fails(payload: bytes, channel: int) -> bytes:
+                def fails(self: object, payload: bytes, channel: int) -> bytes:
                     if payload.endswith(b"2"):
                         raise LocalProtocolError("it cannot be said")
-                    return frames(payload, channel)  # type: ignore[no-any-return]
+                    return frames(self, payload, channel)  # type: ignore[no-any-return]
 
-                monkeypatch.setattr(link, "frames", fails)
+                monkeypatch.setattr(writer, "frames", fails)
         again = await receiver.receive()
         assert again.message.body == b"settled"
         again.accept()

@@ -14,7 +14,7 @@ import pytest
 from amqp10 import AuthenticationFailed, Connection, ConnectionClosed, OAuthBearer, Plain, XOAuth2
 from amqp10.broker.internals import memory_streams
 from amqp10.errors import AmqpError
-from amqp10.sasl import Mechanism
+from amqp10.sasl import Mechanism, Secrets
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("hostile peers")]
 
@@ -141,3 +141,9 @@ async def test_no_secret(user: str, password: str, caplog: pytest.LogCaptureFixt
     """A password that is the user's name, or as short as a word, is not looked for: it would only spoil other words."""
     error, _ = await texts_of(in_0_9_1(f"no login of {user}".encode()), Plain(user, password), "0-9-1", caplog)
     assert str(error) == f"no login of {user}"
+
+
+def test_twice() -> None:
+    """What hides a secret is not taken for one, whatever the password is."""
+    secrets = Secrets([Plain("me", "secret")])
+    assert secrets.hide(secrets.hide("a secret, b'secret'")) == "a <secret>, b'<secret>'"
