@@ -51,6 +51,8 @@ STEPS = st.one_of(
 
 
 @example([("hold", 0, 2), *[("send", 0, "a", 1, False)] * 4, ("told", 1, 2, True, RELEASED), ("look",)], (50, 50))
+@example([("send", 0, "a", 1, False), ("run", 0, 5)], (5, 50))
+@example([("run", 0, 3), ("send", 0, "a", 1, False), ("told", 0, 2, True, RELEASED), ("run", 0, 5), ("look",)], (5, 50))
 @example([*[("send", 0, each, 1, False) for each in "aabb"], ("told", 0, 1, True, ACCEPTED), ("look",)], (50, 50))
 @example([*[("send", 0, "a", 1, False)] * 4, ("detach", 0, True), ("told", 0, 2, True, ACCEPTED), ("look",)], (50, 50))
 @example([("run", 0, 5), ("run", 1, 3), ("count",), ("hold", 0, 9), ("run", 0, 2), ("count",)], (50, 50))

@@ -82,11 +82,16 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
 
     @property
     def unsettled(self) -> dict[bytes, OutgoingDelivery]:  # type: ignore[override]
+        if self.untracked or self.disordered:
+            self._make_all()
+        return self.made
+
+    def _make_all(self) -> None:
+        """Make objects of all unsettled deliveries, in the order of sending."""
         if self.untracked:
             self.session.untracked.materialize(self)
         if self.disordered:
             self._order()
-        return self.made
 
     def _order(self) -> None:
         """Put the deliveries into the order of sending; those that only resume come first."""
@@ -220,6 +225,8 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
             self._place = ReceivedPosition()
             self._place.feed(payload)
         session.transmit(OutgoingPart(self, delivery, payload, True, more, batchable))
+        if session.pending_parts:
+            self._make_all()  # once a held delivery is cut off, nothing says that it is the last one
         return delivery
 
     def send_untracked(
