@@ -28,9 +28,11 @@ def until(condition) -> None:
 
 def status(url: str) -> int:
     try:
-        return urllib.request.urlopen(url, timeout=5).status
-    except urllib.error.HTTPError as answer:
-        return answer.code
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:  # it is the answer, too
+            return error.code
     except OSError:
         return 0
 

@@ -61,7 +61,8 @@ def post(url: str, body: bytes) -> int:
         with urlopen(Request(url, body, method="POST")) as answer:
             return int(answer.status)
     except HTTPError as error:
-        return error.code
+        with error:  # it is the response, too
+            return error.code
 
 
 @pytest.mark.parametrize("name", COMMANDS)
