@@ -20,6 +20,8 @@ class Secrets:
         mechanisms: the mechanisms that the credentials allow.
     """
 
+    __slots__ = ("_hidden",)
+
     def __init__(self, mechanisms: Iterable[Mechanism] = ()) -> None:
         found = {secret for one in mechanisms for secret in one.secrets if len(secret) >= SHORTEST}
         quoted = {text for each in found for text in (each, repr(each)[1:-1], repr(each.encode())[2:-1])}

@@ -36,6 +36,7 @@ class EngineBase(TimedEngine, Machine[State]):
     over: bool = False
     behind: bool = False
     left: float = math.inf
+    put_off_work: Callable[[], None] | None = None
 
     def __init__(self, role: Role, terms: ConnectionTerms, capabilities: frozenset[str]) -> None:
         self.role = role
@@ -46,7 +47,6 @@ class EngineBase(TimedEngine, Machine[State]):
         self.opened: bool = False
         self.output_size: int = 0
         self._events: list[Event] = []
-        self.put_off_work: Callable[[], None] | None = None
         self._open_asked = False  # no state: the owner may ask in any, even before the header is sent
 
     def open(self, terms: ConnectionTerms | None = None) -> None:
@@ -67,7 +67,9 @@ class EngineBase(TimedEngine, Machine[State]):
 
     def begin_portion(self) -> None:
         """Begin to work off a portion of the input."""
-        self.behind = False
+        # Most connections are never behind. With one more attribute the dict of an engine would share no keys: a KiB.
+        if self.behind:
+            self.behind = False
         self.left = math.inf if self.portion is None else self.portion
 
     def put_off(self, work: Callable[[], None]) -> None:
