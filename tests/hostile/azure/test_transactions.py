@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -207,6 +208,26 @@ class TestTransactions:
         assert bus.discharge(txn_id) == self.LOST
         assert (bus.states(), bus.orders.reserved) == ([(1, "active")], 0)
         assert len(bus.received()) == 1
+
+    @pytest.mark.parametrize("outcome", ["completed", "abandoned", "defered", "suspended", "released"])
+    @pytest.mark.parametrize("begun", range(48, 60, 2))
+    def test_locks_that_end_during_the_commit(self, outcome: str, begun: int) -> None:
+        """A commit takes time, and is all or nothing: a lock that held when it began holds until its end."""
+        bus = Coordinated()
+        tokens, txn_id = [bus.locked() for _ in range(3)], bus.declare()
+        assert bus.settle(txn_id, *tokens, outcome=outcome)[0] == 200
+        assert bus.schedule(txn_id, b"y") == 4
+        seconds = count(begun)
+        bus.clock = lambda: NOON + next(seconds)  # of the 60 seconds of a lock, each look at the clock takes one
+        lost = bus.discharge(txn_id)
+        bus.clock = lambda: NOON + 1000
+        assert lost in (None, self.LOST)
+        attempts = [each.attempts for each in bus.orders.peek(0, 100) if each.sequence < 4]
+        left = {"completed": [], "abandoned": [1] * 3, "defered": [1] * 3, "suspended": [], "released": [0] * 3}
+        assert attempts == (left[outcome] if lost is None else [1] * 3)
+        assert bus.orders.dead_letters is not None
+        assert bus.orders.dead_letters.depth == (3 if lost is None and outcome == "suspended" else 0)
+        assert bus.orders.count("scheduled") == (lost is None)
 
     def test_an_outcome_that_a_link_names_too_late(self) -> None:
         """The transaction cannot be committed, for its peer need not wait for the answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -26,15 +27,21 @@ LATER = Timestamp(int(NOON + 3600) * 1000)
 
 
 class Bus(Wire):
-    """A peer of a broker with the queue "orders"."""
+    """A peer of a broker with the queue "orders".
+
+    Attributes:
+        clock: the time in seconds since 1970.
+    """
 
     def __init__(self, *, users: bool = False, peers: BrokerLimits | None = None, **settings: Any) -> None:
         config = QueueConfig("orders", max_delivery_count=3, dead_letter_expired=True, duplicate_window=60.0)
+        self.clock: Callable[[], float] = lambda: NOON
         limits = Limits(**settings)
         vhost = VirtualHostCore(
             VirtualHostSettings(limits=limits, check_user_id=users, peers=peers or BrokerLimits()), clock=lambda: 0.0
         )
-        namespace = Namespace(AzureConfig([config, "open"], event_hubs=["telemetry"], clock=lambda: NOON), vhost)
+        azure = AzureConfig([config, "open"], event_hubs=["telemetry"], clock=lambda: self.clock())
+        namespace = Namespace(azure, vhost)
         super().__init__(vhost, service=partial(NamespaceLinks, namespace))
         found = namespace.find("orders")
         assert found is not None

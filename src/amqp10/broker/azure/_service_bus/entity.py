@@ -336,11 +336,18 @@ class Entity(AzureNode):
     # Coming in
 
     def add(self, message: EntityMessage) -> int:
-        """Take a message, and return its sequence number; a duplicate is dropped."""
+        """Take a message, and return its sequence number; a duplicate is dropped, and 0 returned."""
         if self._seen.seen(message.message_id, self._clock(), self.terms.duplicate_window):
             self.duplicates += 1
-            return self.enqueued
+            return 0
         return self._add(message)
+
+    def schedule(self, message: EntityMessage) -> int:
+        """Take a message, and return its sequence number; a duplicate is dropped, and gets a number like any other.
+
+        That number is used for no other message: whoever cancels it must not cancel another one.
+        """
+        return self.add(message) or self._number(message)
 
     def _add(self, message: EntityMessage) -> int:
         now = self._clock()
@@ -623,11 +630,22 @@ class Entity(AzureNode):
         for lock in [self._settleable(token, transaction) for token in tokens]:
             lock.transaction = transaction
 
+    def commit_begins(self, token: UUID, transaction: object) -> None:
+        """Let the lock of a message hold until the commit of a transaction has settled it, or `unclaim`.
+
+        Time passes during a commit. It must not end a lock between two parts of the commit, which is all or nothing.
+
+        Raises:
+            Refused: the lock is lost, or another transaction has its message.
+        """
+        lock = self._settleable(token, transaction)
+        lock.transaction, lock.committing = transaction, True
+
     def unclaim(self, token: UUID) -> None:
         """Let anybody with the lock settle a message again, because the transaction is over."""
         lock = self._locks.by_token(token)
         if lock is not None:
-            lock.transaction = None
+            lock.transaction, lock.committing = None, False
 
     def _settleable(self, token: UUID, transaction: object = None) -> Lock:
         """Return the lock of a message that may be settled in a transaction, or with None outside transactions.
@@ -636,7 +654,7 @@ class Entity(AzureNode):
             Refused: the lock is lost, or another transaction has the message.
         """
         lock = self._held(token)
-        if lock.transaction not in (None, transaction):
+        if lock.transaction not in (None, transaction) and not lock.committing:
             raise Refused(NOT_ALLOWED, "the message has an outcome in a transaction that is open: end that first")
         return lock
 

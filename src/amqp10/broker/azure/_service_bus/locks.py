@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ class Lock:
         group: the group of the message.
         own_until: when the lock ends if the entity has no sessions; `until` says when it ends in any case.
         transaction: the transaction in which the message has an outcome, or None.
+        committing: whether that transaction is being committed: then the lock holds until the message is settled.
     """
 
     token: UUID
@@ -27,10 +29,13 @@ class Lock:
     group: Group
     own_until: float
     transaction: object = None
+    committing: bool = False
 
     @property
     def until(self) -> float:
         """When the lock ends, in seconds since 1970; that of a message in a session ends with the session's."""
+        if self.committing:
+            return math.inf
         return self.own_until if self.group.id is None else self.group.until
 
 

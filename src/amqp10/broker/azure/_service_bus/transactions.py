@@ -74,13 +74,12 @@ class _Retirement:
     @property
     def obstacle(self) -> Error | None:
         try:
-            self.entity.claim([self.token], self.transaction)
+            self.entity.commit_begins(self.token, self.transaction)
         except Refused as refusal:
             return refusal.error
         return None
 
     def apply(self) -> None:
-        self.revert()
         settle(self.entity, self.token, self.outcome)
 
     def revert(self) -> None:
