@@ -162,6 +162,19 @@ class TestSchedule:
         message.message_annotations = {WHEN: LATER}
         return bus.do("schedule-message", {"messages": [{"message": message.encode()}] * count})
 
+    def test_duplicates(self) -> None:
+        """A dropped duplicate has a number that no message has, so who cancels it takes no other message away."""
+        bus = Bus()
+
+        def schedule(message_id: str) -> int:
+            payload = Message(b"x", message_id=message_id, message_annotations={WHEN: LATER}).encode()
+            answer = bus.do("schedule-message", {"messages": [{"message": payload}]})
+            return int(answer.body["sequence-numbers"][0])
+
+        assert [schedule(each) for each in "aba"] == [1, 2, 3]
+        assert status(bus.do("cancel-scheduled-message", {"sequence-numbers": Array("long", [3])})) == 404
+        assert bus.orders.count("scheduled") == 2
+
     def test_room(self) -> None:
         """A full queue takes none, and one that has no room for all of them takes none either."""
         bus = Bus(messages=10)

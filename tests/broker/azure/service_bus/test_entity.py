@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -425,6 +426,17 @@ class TestTime:
         bench.pass_time(1)
         bench.send(Message(b"x", message_id="a"))
         assert bench.queue.depth == 3
+
+    @pytest.mark.parametrize("bench", [{"duplicate_window": 600.0}], indirect=True)
+    def test_a_shorter_window(self, bench: Bench) -> None:
+        """When the window is shortened, an id that comes afterwards is remembered for that time, and no longer."""
+        bench.send(Message(b"x", message_id="a"))
+        bench.queue.terms = replace(bench.queue.terms, duplicate_window=20.0)
+        bench.send(Message(b"x", message_id="b"))
+        bench.pass_time(20)
+        for message_id in ("a", "b"):
+            bench.send(Message(b"x", message_id=message_id))
+        assert (bench.queue.depth, bench.queue.duplicates) == (3, 1)
 
 
 class TestReceivers:

@@ -193,7 +193,7 @@ def _peek(node: Management, body: dict[Any, Any]) -> Answer:
 
 
 def _schedule(node: Management, body: dict[Any, Any]) -> Answer:
-    return {"sequence-numbers": Array("long", [node.entity.add(message) for message in _to_schedule(node, body)])}
+    return {"sequence-numbers": Array("long", [node.entity.schedule(each) for each in _to_schedule(node, body)])}
 
 
 def _schedule_in(node: Management, body: dict[Any, Any], work: EntityWork) -> Answer:

@@ -20,7 +20,8 @@ class SeenIds:
     """The remembered ids, each until its own time; in a store each is a record."""
 
     def __init__(self) -> None:
-        self._until: dict[object, float] = {}  # when each is forgotten, in ascending order
+        # When each is forgotten, in the order of arrival: ascending, unless the window was shortened meanwhile.
+        self._until: dict[object, float] = {}
         self._records: Records | None = None
 
     def restore(self, content: bytes) -> None:
@@ -48,8 +49,9 @@ class SeenIds:
         while remaining and next(iter(remaining.values())) <= now:
             self._forget_oldest()
         identity = remembered(message_id)
-        if identity in remaining:
+        if remaining.get(identity, now) > now:
             return True
+        remaining.pop(identity, None)
         remaining[identity] = until = now + window
         if self._records is not None:
             self._records.put(_key_of(identity), lambda: encode([_encodable(identity), until]))
