@@ -6,16 +6,20 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.abc import ByteStream
 
 from amqp10.net import TLS
 from amqp10.net._streams.socket import SocketStream
-from amqp10.net._streams.tls import TLSStream
+from amqp10.net._streams.tls import FED, MAX_ANSWERS, TLSStream
 from amqp10.testing import CertificateAuthority
+
+from ...kit.net.key_updates import ClientRecords
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("TLS")]
 
@@ -29,11 +33,14 @@ async def pair(
     *,
     version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
     tickets: int = 2,
+    keylog: Path | None = None,
 ) -> AsyncIterator[tuple[TLSStream, TLSStream]]:
     """A client and a server, the handshake done."""
     files = authority.server(NAME)
     client = TLS(ca=authority.ca, check_hostname=hostname == NAME).client_context()
     client.maximum_version = version
+    if keylog is not None:
+        client.keylog_filename = str(keylog)
     server = TLS(certificate=files.certificate, key=files.key).server_context()
     server.num_tickets = tickets
     ends = socket.socketpair()
@@ -306,15 +313,78 @@ async def test_an_answer_of_who_receives(authority: CertificateAuthority) -> Non
                 await server.send(b"done")
 
 
-class Slow(ByteStream):
-    """A transport that takes what it is given only when it is told to."""
+@pytest.mark.parametrize("ask", [False, True])
+async def test_a_flood_of_new_keys(authority: CertificateAuthority, tmp_path: Path, ask: bool) -> None:
+    """They are no data, and each of them is work: other tasks have their turns among them, and nothing is lost."""
+    keylog = tmp_path / "keys"
+    async with pair(authority, keylog=keylog) as (client, server), anyio.create_task_group() as tasks:
+        records = ClientRecords(keylog, client._tls)
+        flood = b"".join(records.key_update(ask=ask) for _ in range(12_000)) + records.data(b"data")
+        assert 4 * FED < len(flood) < 5 * FED
+        server.transport = transport = Slow(server.transport, flood)
+        transport.go_on.set()
+        turns = 0
 
-    def __init__(self, stream: ByteStream) -> None:
+        async def take_turns() -> None:
+            nonlocal turns
+            while True:
+                await anyio.lowlevel.checkpoint()
+                turns += 1
+
+        async def read() -> None:
+            while True:
+                await client.transport.receive()
+
+        tasks.start_soon(take_turns)
+        tasks.start_soon(read)
+        assert await server.receive(1 << 19) == b"data"
+        assert turns >= 3
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_peer_that_asks_for_keys_and_does_not_read(authority: CertificateAuthority, tmp_path: Path) -> None:
+    """Answers to it do not pile up behind a `send` that waits for room: `receive` waits with it, and then goes on."""
+    keylog = tmp_path / "keys"
+    async with pair(authority, keylog=keylog) as (client, server), anyio.create_task_group() as tasks:
+        records = ClientRecords(keylog, client._tls)
+        flood = b"".join(records.key_update(ask=True) + records.data(b"x") for _ in range(20_000))
+        server.transport = transport = Slow(server.transport, flood)
+        tasks.start_soon(server.send, b"waits")
+        await transport.entered.wait()
+        received = 0
+
+        async def receive() -> None:
+            nonlocal received
+            while received < 20_000:
+                received += len(await server.receive())
+
+        async with anyio.create_task_group() as receiving:
+            receiving.start_soon(receive)
+            await anyio.wait_all_tasks_blocked()
+            assert server._out.pending < 2 * MAX_ANSWERS
+            assert 0 < received < 20_000
+
+            async def read() -> None:
+                while True:
+                    await client.transport.receive()
+
+            tasks.start_soon(read)
+            transport.go_on.set()
+        assert received == 20_000
+        tasks.cancel_scope.cancel()
+
+
+class Slow(ByteStream):
+    """A transport that takes what it is given only when it is told to, and begins with what was put into it."""
+
+    def __init__(self, stream: ByteStream, first: bytes = b"") -> None:
         self._stream = stream
+        self._first = first
         self.entered, self.go_on = anyio.Event(), anyio.Event()
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
-        return await self._stream.receive(max_bytes)
+        first, self._first = self._first[:max_bytes], self._first[max_bytes:]
+        return first or await self._stream.receive(max_bytes)
 
     async def send(self, item: bytes) -> None:
         self.entered.set()

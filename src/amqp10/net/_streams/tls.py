@@ -25,6 +25,12 @@ FED: Final = 65_536
 SEND_SIZE: Final = 262_144
 """The bytes to encrypt before they are passed to the transport."""
 
+MAX_ANSWERS: Final = 65_536
+"""The bytes of TLS's own answers that may wait for a `send` in progress; with more, `receive` waits for it, too.
+
+A peer may ask for thousands of them, such as changes of keys (RFC 8446 §4.6.3), and not read one.
+"""
+
 _NOTHING: Final = memoryview(b"")
 
 
@@ -114,22 +120,34 @@ class TLSStream(ByteStream):
         Cancelling: nothing is lost.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
+        if self._out.pending > MAX_ANSWERS:
+            await self._answer()
         waited = False
         while not (data := self._decrypt(max_bytes)):
             if self._ended:
                 raise self._fault or anyio.EndOfStream
-            if self._out.pending and not self._sending.locked():  # otherwise the sender includes it
-                async with self._sending:
-                    await self._flush()  # an answer to a change of keys (RFC 8446 §4.6.3), or to another handshake
-            await self._fetch(max_bytes)
-            waited = True
+            await self._answer()
+            if data is None:
+                await anyio.lowlevel.checkpoint()
+            else:
+                await self._fetch(max_bytes)
+                waited = True
         if not waited:
             await anyio.lowlevel.cancel_shielded_checkpoint()
         return data
 
-    def _decrypt(self, room: int) -> bytes:
+    async def _answer(self) -> None:
+        """Send answers to a change of keys (RFC 8446 §4.6.3) or to another handshake; a `send` includes them."""
+        if self._out.pending and (self._out.pending > MAX_ANSWERS or not self._sending.locked()):
+            async with self._sending:
+                await self._flush()
+
+    def _decrypt(self, room: int) -> bytes | None:
+        """Return available data, at most `room` bytes; None if others must have a turn before there is any."""
         tls, incoming = self._tls, self._incoming
         parts = []
+        before = room
+        more = False
         try:
             while room and not self._ended and (incoming.pending or tls.pending() or incoming.eof or self._raw):
                 try:
@@ -138,6 +156,10 @@ class TLSStream(ByteStream):
                     if not self._raw:
                         break
                     self._feed()
+                    if before - room < FED // 2:  # TLS's own messages, which are much work for their size
+                        more = True
+                        break
+                    before = room
                     continue
                 if part:
                     parts.append(part)
@@ -151,7 +173,7 @@ class TLSStream(ByteStream):
             self._fault = None if ends or "UNEXPECTED_EOF" in (error.strerror or "") else error
         if self._heard is not None:
             self._heard.set()
-        return b"".join(parts)
+        return None if more and not parts else b"".join(parts)
 
     async def _fetch(self, size: int) -> None:
         try:

@@ -84,6 +84,8 @@ class TLS:
             raise ValueError("a server needs a certificate: give certificate and key, or pkcs12")
         context = self._trusting(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # A client of TLS 1.2 could have the server do one costly handshake after the other. OpenSSL 3 refuses them.
+        context.options |= ssl.OP_NO_RENEGOTIATION
         if self.ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
         self._load_own(context)
