@@ -338,7 +338,7 @@ async def test_a_flood_of_new_keys(authority: CertificateAuthority, tmp_path: Pa
         tasks.start_soon(take_turns)
         tasks.start_soon(read)
         assert await server.receive(1 << 19) == b"data"
-        assert turns >= 3
+        assert turns >= 2
         tasks.cancel_scope.cancel()
 
 
