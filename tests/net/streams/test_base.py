@@ -246,7 +246,7 @@ async def test_host_names(authority: CertificateAuthority) -> None:
     files = authority.server("broker.example")
     async with echoing(tls=TLS(certificate=files.certificate, key=files.key)) as echo:
         endpoint = parse_url(echo.url)
-        with pytest.raises(ConnectionLost, match=r"not valid for '127\.0\.0\.1'\.$"):
+        with pytest.raises(ConnectionLost, match=r"not valid for '127\.0\.0\.1': .* by TLS\(server_hostname=\.\.\.\)$"):
             await connect(endpoint, TLS(ca=authority.ca))
         for tls in (
             TLS(ca=authority.ca, server_hostname="broker.example"),
@@ -349,3 +349,9 @@ def test_describe() -> None:
     assert describe(broken) == "Connection refused"
     assert describe(anyio.EndOfStream()) == "the peer closed the connection"
     assert describe(anyio.ClosedResourceError()) == "ClosedResourceError"
+    expired = ssl.SSLCertVerificationError(1, "failed")
+    expired.reason, expired.verify_code, expired.verify_message = "FAILED", 10, "certificate has expired"
+    assert describe(expired) == (
+        "the certificate is not valid: certificate has expired: renew it, unless it is the clock of this machine that "
+        "is wrong"
+    )

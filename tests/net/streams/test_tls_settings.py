@@ -15,7 +15,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import NameOID
 
 from amqp10.net import TLS, CertificateName
@@ -104,20 +110,13 @@ def test_pkcs12_refused(authority: CertificateAuthority, tmp_path: Path) -> None
 
 def test_encrypted_key(authority: CertificateAuthority, tmp_path: Path) -> None:
     """A key with a password; without it the load fails, rather than asking on the terminal."""
-    from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
-        Encoding,
-        PrivateFormat,
-        load_pem_private_key,
-    )
-
     files = authority.client("ann")
     key = load_pem_private_key(files.key.read_bytes(), None)
     encrypted = tmp_path / "ann.key"
     encrypted.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open")))
     TLS(certificate=files.certificate, key=encrypted, password="open").client_context()
     for password in ("wrong", None):
-        with pytest.raises(ssl.SSLError):
+        with pytest.raises(ssl.SSLError, match=r"or another password$"):
             TLS(certificate=files.certificate, key=encrypted, password=password).client_context()
 
 
@@ -136,6 +135,41 @@ def test_contradictions(authority: CertificateAuthority) -> None:
         TLS(certificate="a", pkcs12="b")
     with pytest.raises(ValueError, match="needs a certificate"):
         TLS(key="a")
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"pkcs12": "a", "password": "open\0sesame"}, "NUL: no PKCS#12"),
+        ({"pkcs12": "a", "password": "open\udc80sesame"}, "text of at most 1024 octets in UTF-8"),
+        ({"certificate": "a", "password": "open\udc80sesame"}, "text of at most 1024 octets in UTF-8"),
+        ({"certificate": "a", "password": "open sesame" * 100}, "text of at most 1024 octets in UTF-8"),
+    ],
+)
+def test_passwords_that_cannot_be(settings: dict[str, Any], rule: str) -> None:
+    """They are refused by their rule before a library shows them: one ends the task with the octets of the password."""
+    with pytest.raises(ValueError, match=rf"^password .*{rule}") as caught:
+        TLS(**settings)
+    assert "sesame" not in repr(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_long_password(authority: CertificateAuthority, tmp_path: Path) -> None:
+    """The longest that is taken opens a key, and so does one with NUL."""
+    files = authority.client("ann")
+    key = load_pem_private_key(files.key.read_bytes(), None)
+    encrypted = tmp_path / "ann.key"
+    for password in ("ö" * 511, "open\0sesame"):
+        encryption = BestAvailableEncryption(password.encode())
+        encrypted.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+        TLS(certificate=files.certificate, key=encrypted, password=password).client_context()
+
+
+@pytest.mark.parametrize("name", ["", "a" * 256, "ä"])
+def test_names_of_protocols(name: str) -> None:
+    """A name that ALPN cannot say is refused with the argument, not when it is too late (RFC 7301 §3.1)."""
+    with pytest.raises(ValueError, match=r"each name in alpn must have 1 to 255 ASCII characters"):
+        TLS(alpn=["amqp", name])
 
 
 def test_repr_hides_the_password() -> None:

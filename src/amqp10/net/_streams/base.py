@@ -87,13 +87,19 @@ _TLS_FAULTS: Final = {
     "SSLV3_ALERT_BAD_CERTIFICATE": _NOT_TAKEN,
     "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": f"{_NOT_TAKEN}: it is of another kind, or for another purpose",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _NOT_TAKEN,
+    "TLSV1_ALERT_ACCESS_DENIED": _NOT_TAKEN,
+    "TLSV1_UNRECOGNIZED_NAME": "the peer does not know the host's name: TLS(server_hostname=...) names another",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": _NO_COMMON,
     "TLSV1_ALERT_INSUFFICIENT_SECURITY": _NO_COMMON,
     "TLSV1_ALERT_PROTOCOL_VERSION": "the peer speaks no TLS version that this side does",
 }
 
-_UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
-"""OpenSSL's X509_V_ERR for certificates without a trusted signature."""
+_CURES: Final = {
+    **dict.fromkeys((2, 18, 19, 20, 21), "trust its authority by TLS(ca=...)"),  # without a trusted signature
+    **dict.fromkeys((9, 10), "renew it, unless it is the clock of this machine that is wrong"),
+    **dict.fromkeys((62, 64), "name the host that it is for by TLS(server_hostname=...)"),
+}
+"""What to try after OpenSSL's X509_V_ERR."""
 
 
 def describe(error: BaseException) -> str:
@@ -106,8 +112,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError) and (fault := _TLS_FAULTS.get(error.reason or "")):
         return f"{fault} ({error.reason})"
     if isinstance(error, ssl.SSLCertVerificationError):
-        cure = ": trust its authority by TLS(ca=...)" if error.verify_code in _UNKNOWN_AUTHORITY else ""
-        return f"the certificate is not valid: {error.verify_message}{cure}"
+        cure = _CURES.get(error.verify_code)
+        message = error.verify_message.rstrip(".")
+        return f"the certificate is not valid: {message}" + (f": {cure}" if cure else "")
     if isinstance(error, anyio.EndOfStream):
         return "the peer closed the connection"
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError | socket.gaierror) and error.errno:

@@ -13,6 +13,9 @@ from typing import Any, Final, Literal
 from ..._arguments import checked, file_of
 from .._url import check_host
 
+MAX_PASSWORD: Final = 1024
+"""The most octets of a key's password that `ssl` takes."""
+
 
 @checked
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class TLS:
         certificate: PEM file of our own certificate, with its chain.
         key: PEM file of its key; None if it is in the certificate's file.
        pkcs12: a PKCS#12 file with certificate, key and chain, in place of `certificate` and `key`.
-        password: the password of the key or the PKCS#12 file; never shown.
+        password: the password of the key or the PKCS#12 file, at most 1024 octets in UTF-8; never shown.
         verify: verify the peer's certificate. If False, anybody can pose as the server, so a password by PLAIN or a
         token
             is sent only with `allow_insecure=True`, or to this machine.
@@ -53,6 +56,19 @@ class TLS:
             raise ValueError("a key needs a certificate: give both")
         if self.server_hostname is not None:
             check_host(self.server_hostname, "server_hostname")
+        if self.password is not None:
+            self._check_password(self.password)
+        for name in self.alpn:
+            if not (name.isascii() and 1 <= len(name) <= 255):
+                raise ValueError(f"each name in alpn must have 1 to 255 ASCII characters, unlike {name!r:.80}")
+
+    def _check_password(self, password: str) -> None:
+        # Errors of Python, and those of `cryptography` about NUL above all, would show the password.
+        octets = password.encode(errors="replace")
+        if octets.decode() != password or len(octets) > MAX_PASSWORD:
+            raise ValueError(f"password must be text of at most {MAX_PASSWORD} octets in UTF-8")
+        if self.pkcs12 is not None and "\0" in password:
+            raise ValueError("password must not have NUL: no PKCS#12 file can be opened with that")
 
     def client_context(self) -> ssl.SSLContext:
         """Return the context of a client.
@@ -102,7 +118,7 @@ class TLS:
         try:
             return ssl.create_default_context(purpose, cafile=_readable("ca", path))
         except ssl.SSLError as error:
-            raise ssl.SSLError(error.errno, f"{path}: no certificates in PEM ({error.reason})") from error
+            raise ssl.SSLError(error.errno, f"{path}: no certificates in PEM{_reason(error)}") from error
 
     def _load_own(self, context: ssl.SSLContext) -> None:
         if self.certificate is not None:
@@ -116,7 +132,7 @@ class TLS:
                 files = f"{self.certificate} and {self.key}" if self.key is not None else f"{self.certificate}"
                 raise ssl.SSLError(
                     error.errno,
-                    f"{files}: not a certificate with its key in PEM, or another password ({error.reason})",
+                    f"{files}: not a certificate with its key in PEM, or another password{_reason(error)}",
                 ) from error
         elif self.pkcs12 is not None:
             self._load_pkcs12(context, Path(self.pkcs12))
@@ -155,6 +171,11 @@ def _readable(argument: str, path: str | os.PathLike[str]) -> str | os.PathLike[
     """Return the path if it can be read, because errors of `ssl` do not name a missing file."""
     with file_of(argument), open(path, "rb"):
         return path
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """Return OpenSSL's word for the reason, in brackets; it does not always have one."""
+    return f" ({error.reason})" if error.reason else ""
 
 
 def end_point_of(certificate: bytes | None) -> bytes | None:
