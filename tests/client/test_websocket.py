@@ -171,7 +171,7 @@ def _note(real: Callable[[bytes], None], sent: list[bytes]) -> Callable[[bytes],
 
 
 async def test_why_the_websocket_closed(serve: Serve) -> None:
-    """A close code with a reason is the cause of the lost connection, in the peer's words."""
+    """A close code with a reason is the cause of the lost connection, and said in its error, in the peer's words."""
     async with serve() as (peer, connection):
         async with connection:
             wire: Any = peer.stream._stream
@@ -180,6 +180,7 @@ async def test_why_the_websocket_closed(serve: Serve) -> None:
                 async with connection.sender("q") as sender:
                     await sender.send("x")
         assert "code 1008: token expired" in str(caught.value.__cause__)
+        assert str(caught.value).endswith(": the peer closed the WebSocket with code 1008: token expired")
 
 
 async def test_a_trace_sees_amqp(caplog: pytest.LogCaptureFixture) -> None:

@@ -483,7 +483,9 @@ class Pump:
             if isinstance(last, ConnectionEnded):
                 if isinstance(last.error, ConnectionLost) and last.error.__cause__ is None:
                     last.error.__cause__ = self._cause
-                    if isinstance(self._cause, ssl.SSLError):
+                    if isinstance(self._cause, ssl.SSLError) or (
+                        isinstance(self._cause, anyio.BrokenResourceError) and self._cause.args  # of a WebSocket
+                    ):
                         last.error.args = (f"{last.error}: {describe(self._cause)}",)
                 self._end()
             elif not self._opened and any(isinstance(event, ConnectionOpened) for event in events):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Collection
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -25,6 +27,9 @@ SUBPROTOCOLS: Final = ("amqp", "AMQPWSB10")
 
 HTTP: Final = b"HTTP/1."
 """The beginning of a response."""
+
+_BLANK_LINE: Final = re.compile(rb"\n\r?\n")
+"""The end of a request's headers, as h11 finds it."""
 
 
 # Client
@@ -106,7 +111,7 @@ async def upgrade(
             received += (more := await stream.receive())
             handshake.receive_data(more)
         assert isinstance(request, Request)
-        answer = _judge(request, received.partition(b"\n")[0], origins, names)
+        answer = _judge(request, received, origins, names)
     except (RemoteProtocolError, ValueError) as error:  # the latter: bytes in its headers that are no text
         hint = error.event_hint if isinstance(error, RemoteProtocolError) else None
         status = hint.status_code if isinstance(hint, RejectConnection) else HTTPStatus.BAD_REQUEST
@@ -130,10 +135,19 @@ async def upgrade(
     raise Refused(f"{reason} ({status})")
 
 
-def _judge(request: Request, line: bytes, origins: Collection[str], names: bool) -> AcceptConnection | tuple[str, int]:
-    """Accept the request, or return the reason and status of a refusal. `line` is its first line."""
-    if not line.rstrip().endswith(b"HTTP/1.1"):
+def _judge(
+    request: Request, received: bytes, origins: Collection[str], names: bool
+) -> AcceptConnection | tuple[str, int]:
+    """Accept the request, or return the reason and status of a refusal. `received` is all that the peer has sent."""
+    if not received.partition(b"\n")[0].rstrip().endswith(b"HTTP/1.1"):
         return "a WebSocket is asked for by HTTP/1.1", HTTPStatus.BAD_REQUEST  # RFC 6455 §4.2.1
+    keys = [value for name, value in request.extra_headers if name == b"sec-websocket-key"]
+    if len(keys) != 1 or not _is_key(keys[0]):
+        return "Sec-WebSocket-Key must be there once, and stand for 16 octets", HTTPStatus.BAD_REQUEST  # §4.2.1
+    head = _BLANK_LINE.search(received)
+    if head is not None and head.end() < len(received):
+        # RFC 6455 §4.1: a client waits for the answer. wsproto would drop what came before it.
+        return "nothing may follow the request before its answer", HTTPStatus.BAD_REQUEST
     lengths = [value for name, value in request.extra_headers if name in (b"content-length", b"transfer-encoding")]
     if any(value != b"0" for value in lengths):
         # A proxy in between could read as the request's body what is read as frames here.
@@ -147,6 +161,14 @@ def _judge(request: Request, line: bytes, origins: Collection[str], names: bool)
         if name in request.subprotocols:
             return AcceptConnection(name)
     return f"the subprotocol must be one of {', '.join(SUBPROTOCOLS)}", HTTPStatus.BAD_REQUEST
+
+
+def _is_key(value: bytes) -> bool:
+    """Return whether a key is 16 octets in base64."""
+    try:
+        return len(b64decode(value, validate=True)) == 16
+    except ValueError:
+        return False
 
 
 def _is_of_host(origin: str, host: str, names: bool) -> bool:
