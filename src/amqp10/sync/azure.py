@@ -1151,6 +1151,7 @@ class EventReader(Facade):
     Attributes:
         receiver: the link that brings the events.
         partition: the id of the partition.
+        start: where it begins; `EventPosition.latest()` becomes the last event when the link is attached first.
     """
 
     __slots__ = ()
@@ -1224,7 +1225,8 @@ class EventReader(Facade):
 
         Raises:
             OwnershipLost, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError,
-                anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
+                anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`. Events before one that cannot be
+                decoded are returned first, and those after it by the next calls.
             ValueError: `size` is not positive, or `max_wait` is negative.
             TypeError: `max_wait` is not a number.
 

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from amqp10 import (
+    DecodeError,
     EventPosition,
     LinkDetached,
     ManagementError,
@@ -26,6 +27,7 @@ from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 from amqp10.testing import FaultProxy
 
+from ...kit.azure.malformed_events import MALFORMED, pass_on_malformed
 from ...kit.inside.broker import management as node
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Event Hubs client")]
@@ -276,6 +278,28 @@ class TestReading:
                     found += [event.body for event in await reader.receive_batch(10)]
                 assert found == list(range(5))
                 assert await reader.receive_batch(1, max_wait=0.01) == []
+
+    async def test_malformed_in_a_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An event that is no message takes no other with it: those before it come first, the others afterwards."""
+        pass_on_malformed(monkeypatch)
+        async with emulated() as (hub, _):
+            await put(hub, 0, 1, MALFORMED, 3, MALFORMED, 5)
+            async with hub.reader("0") as reader:
+                while reader.receiver.buffered < 6:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+                for size, bodies in ((5, [0, 1]), (5, None), (1, [3]), (5, None), (5, [5])):
+                    if bodies is not None:
+                        assert [each.body for each in await reader.receive_batch(size)] == bodies
+                    else:
+                        with pytest.raises(DecodeError):
+                            await reader.receive_batch(size)
+                await put(hub, 6, MALFORMED, 8, 9)
+                while reader.receiver.buffered < 4:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+                assert [each.body for each in await reader.receive_batch(4)] == [6]
+                with pytest.raises(DecodeError):
+                    await reader.receive()
+                assert [(await reader.receive()).body for _ in range(2)] == [8, 9]
 
     async def test_goes_on(self) -> None:
         """After a loss a reader goes on behind the last event that came: none is lost, none comes twice."""

@@ -15,11 +15,13 @@ import anyio.lowlevel
 import pytest
 
 from amqp10 import ConnectionLost, EventPosition, LocalProtocolError, Reconnect, StoreError
-from amqp10.azure import EventHub, ReceivedEvent
+from amqp10.azure import EventHub, EventReader, ReceivedEvent
 from amqp10.azure.processor import Checkpoint, ConsumerGroup, EventProcessor, Lease, MemoryLeases, SQLiteLeases
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 from amqp10.testing import FaultProxy
+
+from ...kit.azure.malformed_events import MALFORMED, pass_on_malformed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("Event Hubs processor")]
 
@@ -232,6 +234,23 @@ async def test_failure_skips(caplog: pytest.LogCaptureFixture) -> None:
             await handled.until(3)
     assert [number for _, number in handled.events] == [0, 1, 3]
     assert [record.amqp_event for record in caplog.records if record.levelname == "ERROR"] == ["event_skipped"]  # type: ignore[attr-defined]
+
+
+async def test_malformed_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that is no message is skipped alone: those that came with it are handled."""
+    pass_on_malformed(monkeypatch)
+    handled: list[int] = []
+
+    async def handle(events: list[ReceivedEvent]) -> None:
+        handled.extend(int(event.body) for event in events)
+
+    async with emulated() as hub:
+        async with hub.sender(partition=0) as sender:
+            await sender.send_many(["0", "1", MALFORMED, "3", MALFORMED, MALFORMED, "6", "7"])
+        settings: dict[str, Any] = {"batch_size": 100, "max_wait": 0.2, "after_failure": "skip", **QUICK}
+        async with EventProcessor(hub, handle, store=MemoryLeases(), **settings):
+            await until(lambda: 7 in handled)
+    assert handled == [0, 1, 3, 6, 7]
 
 
 async def test_failure_stops() -> None:
@@ -597,3 +616,98 @@ async def test_a_group_that_a_handler_raises() -> None:
         with pytest.raises(ExceptionGroup, match="both"):
             async with EventProcessor(hub, handle, store=MemoryLeases(), concurrency=2, attempts=1, **QUICK):
                 await anyio.sleep_forever()
+
+
+class TestFromTheLatestEvent:
+    """What comes after the beginning is handled, whatever happens before the first checkpoint is kept."""
+
+    @asynccontextmanager
+    async def processing(self, handler: Any, store: MemoryLeases, **settings: Any) -> AsyncIterator[EventProcessor]:
+        """A processor that reads all partitions."""
+        readers: list[EventReader] = []
+        async with emulated() as self.hub:
+            make = self.hub.reader
+
+            def reader(*arguments: Any, **how: Any) -> EventReader:
+                readers.append(make(*arguments, **how))
+                return readers[-1]
+
+            self.hub.reader = reader  # type: ignore[method-assign]
+            settings = QUICK | {"start": EventPosition.latest()} | settings
+            async with EventProcessor(self.hub, handler, store=store, **settings) as processor:
+                await until(lambda: len(readers) == PARTITIONS and all(each.receiver.open for each in readers))
+                yield processor
+
+    async def put(self, number: int) -> None:
+        async with self.hub.sender(partition=0) as sender:
+            await sender.send(str(number).encode())
+
+    async def test_handler_failed(self) -> None:
+        """An event that was given up comes again, although its partition has no checkpoint."""
+        handled, failures = Handled(), [Broken("not now")]
+
+        async def handle(event: ReceivedEvent) -> None:
+            if failures:
+                raise failures.pop()
+            handled.note(event)
+
+        settings: dict[str, Any] = {"expiry": 0.5, "attempts": 1, "after_failure": "stop"}
+        async with self.processing(handle, MemoryLeases(), **settings):
+            await self.put(0)
+            await self.put(1)
+            await handled.until(2)
+        assert handled.events == [("0", 0), ("0", 1)]
+
+    async def test_stolen(self) -> None:
+        """What came while another reader had the partition is handled when it is read again."""
+        handled = Handled()
+        async with self.processing(handled, MemoryLeases()) as processor:
+            async with self.hub.reader("0", owner_level=1):
+                await until(lambda: "0" not in processor.partitions)
+                await self.put(0)
+            await handled.until(1)
+
+    async def test_store_fails(self) -> None:
+        """What was handled while the store failed is known here when it answers again."""
+        store, handled = Failing(), Handled()
+        async with self.processing(handled, store, expiry=0.5) as processor:
+            store.fails = True
+            await self.put(0)
+            await handled.until(1)
+            await until(lambda: not processor.partitions)
+            await self.put(1)
+            store.fails = False
+            await handled.until(2)
+        assert handled.events == [("0", 0), ("0", 1)]
+
+    async def test_checkpoints_come_late(self) -> None:
+        """A partition that becomes free while the store answers is begun by a later answer, with its checkpoint."""
+        handled = Handled()
+
+        class Slow(MemoryLeases):
+            waits = False
+            asked, may_answer = anyio.Event(), anyio.Event()
+
+            async def checkpoints(self, group: ConsumerGroup) -> Mapping[str, Checkpoint]:
+                found = await super().checkpoints(group)
+                if self.waits:
+                    self.asked.set()
+                    await self.may_answer.wait()
+                return found
+
+        store = Slow()
+        async with self.processing(handled, store) as processor:
+            store.waits = True
+            async with self.hub.reader("1", owner_level=1):
+                await until(lambda: "1" not in processor.partitions)
+            await store.asked.wait()
+            await self.put(0)
+            await handled.until(1)
+            async with self.hub.reader("0", owner_level=1):
+                await until(lambda: "0" not in processor.partitions)
+            await self.put(1)
+            await anyio.sleep(2 * QUICK["interval"])
+            store.may_answer.set()
+            await handled.until(2)
+            await until(lambda: len(processor.partitions) == PARTITIONS)
+        assert handled.events == [("0", 0), ("0", 1)]

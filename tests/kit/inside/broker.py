@@ -38,6 +38,7 @@ from amqp10.broker._users.users import EVERYTHING, Rights
 from amqp10.broker._virtual_host_core import VirtualHostCore, VirtualHostSettings
 from amqp10.broker.azure._administration.administration import Administration
 from amqp10.broker.azure._event_hubs import management
+from amqp10.broker.azure._event_hubs.hub import Partition
 from amqp10.broker.azure._links import NamespaceLinks
 from amqp10.broker.azure._messages import BATCH_FORMAT, MAX_ADDED_PROPERTIES, MAX_IN_BATCH
 from amqp10.broker.azure._namespace import Namespace

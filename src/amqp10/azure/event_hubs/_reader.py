@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -9,7 +10,7 @@ from typing import Final, Self
 
 from ..._arguments import checked
 from ...client import Delivery, Receiver
-from ...errors import AmqpError, LinkDetached
+from ...errors import AmqpError, DecodeError, LinkDetached
 from ...messaging import EventPosition, Source
 from ...types import Symbol
 from ._errors import ownership_lost
@@ -36,6 +37,7 @@ class EventReader:
     Attributes:
         receiver: the link that brings the events.
         partition: the id of the partition.
+        start: where it begins; `EventPosition.latest()` becomes the last event when the link is attached first.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class EventReader:
         self.receiver = receiver
         self.partition = partition
         self._source = source
-        self._start = start
+        self.start: EventPosition = start
         self._last_of = last_of
         self._last = -1
+        self._waiting: deque[Delivery] = deque()  # came with others in a batch, and were not returned yet
 
     async def __aenter__(self) -> Self:
         """Attach the link. A reader that starts at `EventPosition.latest()` misses no later event, even if the link is
@@ -67,9 +70,10 @@ class EventReader:
 
         Cancelling: the link is detached as soon as the service's answer comes.
         """
-        if self._start.value == EventPosition.latest().value:
+        if self.start.value == EventPosition.latest().value:
             last = (await self._last_of(self.partition)).last_sequence_number
-            self._move_to(EventPosition.sequence_number(last) if last >= 0 else EventPosition.first())
+            self.start = EventPosition.sequence_number(last) if last >= 0 else EventPosition.first()
+            self._move_to(self.start)
         with _own_errors():
             await self.receiver.__aenter__()
         return self
@@ -93,9 +97,12 @@ class EventReader:
         Cancelling: no event is lost: one that came stays for the next call.
         """
         while True:
-            with _own_errors():
-                delivery = await self.receiver.receive()
-            event = self._taken(delivery)
+            if self._waiting:
+                event = next(iter(self._take(1)), None)
+            else:
+                with _own_errors():
+                    delivery = await self.receiver.receive()
+                event = self._taken(delivery)
             if event is not None:
                 return event
 
@@ -115,18 +122,40 @@ class EventReader:
 
         Raises:
             OwnershipLost, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError,
-                anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
+                anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`. Events before one that cannot be
+                decoded are returned first, and those after it by the next calls.
             ValueError: `size` is not positive, or `max_wait` is negative.
             TypeError: `max_wait` is not a number.
 
         Cancelling: no event is lost: those that came stay for the next call.
         """
         while True:
-            with _own_errors():
-                deliveries = await self.receiver.receive_batch(size, max_wait=max_wait)
-            events = [event for event in map(self._taken, deliveries) if event is not None]
+            if not self._waiting:
+                with _own_errors():
+                    self._waiting.extend(await self.receiver.receive_batch(size, max_wait=max_wait))
+            events = self._take(size)
             if events or max_wait is not None:
                 return events
+
+    def _take(self, most: int) -> list[ReceivedEvent]:
+        """Return at most `most` of the events that wait, up to the first one that cannot be decoded.
+
+        Raises:
+            DecodeError: that is the first one; it waits no longer.
+        """
+        events: list[ReceivedEvent] = []
+        while self._waiting and len(events) < most:
+            try:
+                event = self._taken(self._waiting[0])
+            except DecodeError:
+                if events:
+                    break
+                self._waiting.popleft()
+                raise
+            self._waiting.popleft()
+            if event is not None:
+                events.append(event)
+        return events
 
     def _taken(self, delivery: Delivery) -> ReceivedEvent | None:
         """Return the event of a delivery; None: the reader returned this event before."""

@@ -15,6 +15,7 @@ import anyio
 
 from ..._calls import FirstError, cancelled_elsewhere, in_thread, one_line
 from ...errors import DecodeError
+from ...messaging import EventPosition
 from ...net import backoff, visible
 from ..event_hubs import EventReader, OwnershipLost, ReceivedEvent
 from ._leases import Checkpoint
@@ -87,6 +88,11 @@ class PartitionRun:
     def partition(self) -> str:
         """The id of the partition."""
         return self._reader.partition
+
+    @property
+    def start(self) -> EventPosition:
+        """Where the run began; for a position that moves, such as the latest one, where that was."""
+        return self._reader.start
 
     def stop(self, timeout: float) -> None:
         """Take no more events, and give running handlers `timeout` seconds to finish. Never blocks."""

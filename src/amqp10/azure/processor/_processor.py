@@ -235,6 +235,7 @@ class EventProcessor(Service):
         self._asked_at = -math.inf  # when the hub was asked for its partitions
         self._runs: dict[str, PartitionRun] = {}
         self._ended: list[PartitionRun] = []  # runs whose checkpoints may still have to be kept
+        self._starts: dict[str, EventPosition] = {}  # where runs began that had no checkpoint, by partition
         self._error = FirstError()  # why it ended by itself
         self._not_before: dict[str, float] = {}  # when to read a partition again that another reader took
         self._interval = interval
@@ -349,6 +350,7 @@ class EventProcessor(Service):
         """
         async with self._leasing:
             checkpoints: Mapping[str, Checkpoint] = {}
+            beginning: list[str] = []
             try:
                 for _ in range(_ATTEMPTS):
                     now = anyio.current_time()
@@ -362,12 +364,13 @@ class EventProcessor(Service):
                     await self._save(self._ended)
                     for partition in unread:
                         await self._release(partition)
-                if self._to_begin():
+                if beginning := self._to_begin():
                     checkpoints = await self._store.checkpoints(self._key)
                 self.store_error = None
             finally:
                 self._stop_lost()
-            self._begin(checkpoints)
+            # A run that ended while the store answered may have kept a checkpoint that is not among these.
+            self._begin([each for each in self._to_begin() if each in beginning], checkpoints)
 
     async def _write(self, leases: list[Lease], now: float) -> list[Lease]:
         written = list(await self._store.write(self._key, leases)) if leases else []
@@ -386,29 +389,37 @@ class EventProcessor(Service):
         owned = set() if self._stopping.is_set() else self._balancer.owned(now) - self._runs.keys()
         return sorted(each for each in owned if self._not_before.get(each, now) <= now)
 
-    def _begin(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Begin to read the partitions that this processor owns but does not read yet."""
-        for partition in self._to_begin():
-            checkpoint = checkpoints.get(partition)
+    def _begin(self, partitions: Iterable[str], checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Begin to read partitions, each from its checkpoint on, or from where it was begun before."""
+        for partition in partitions:
+            handled = [run.progress.checkpoint for run in self._ended if run.partition == partition]  # not kept yet
+            known = [each for each in (checkpoints.get(partition), *handled) if each is not None]
+            checkpoint = max(known, key=lambda each: each.sequence_number, default=None)
             reader = self._hub.reader(
                 partition,
                 group=self._key.group,
-                start=_behind(checkpoint) if checkpoint is not None else self._start,
+                start=_behind(checkpoint) if checkpoint is not None else self._starts.get(partition, self._start),
                 owner_level=0,  # Microsoft's processors use 0, too: the reader that attaches last has the partition
                 prefetch=self._prefetch,
                 name=self.name,
             )
             run = self._runs[partition] = PartitionRun(reader, self._handling, self._on_progress)
             self._notice("partition_begun", logging.INFO, f"read from {checkpoint or self._start} on", partition)
-            self._group.start_soon(self._read, run)
+            self._group.start_soon(self._read, run, checkpoint is not None)
 
-    async def _read(self, run: PartitionRun) -> None:
-        """Read a partition until it is stopped, keep its checkpoint, and hand it over."""
+    async def _read(self, run: PartitionRun, continues: bool) -> None:
+        """Read a partition until it is stopped, keep its checkpoint, and hand it over.
+
+        Args:
+            continues: whether the run began at a checkpoint.
+        """
         try:
             with self._error:
                 await run.run()
                 await self._end(run)
         finally:
+            if not continues:
+                self._starts[run.partition] = run.start
             del self._runs[run.partition]
             self._ended.append(run)
             self._changed.set()
