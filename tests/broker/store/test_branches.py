@@ -23,10 +23,10 @@ def prepare(life: Life, outcome: Outcome = ACCEPTED) -> None:
     (held, *_) = life.give(Taker(credit=1))
     message = Message("comes", durable=True).encode()
     passing = Message("passing").encode()
-    posted = [(life.queue(), QueuedMessage.read(each, 0, life.clock.now, life.wall)) for each in (message, passing)]
-    for node, entry in posted:
-        node.reserve(entry)
-    work = Work(list(posted), [(life.queue(), held, outcome)])
+    posted = [QueuedMessage.read(each, 0, life.clock.now, life.wall) for each in (message, passing)]
+    for entry in posted:
+        life.queue().reserve(entry)
+    work = Work({life.queue(): posted}, [(life.queue(), held, outcome)])
     assert life.vhost.prepared.prepare("u", BRANCH, Prepared(work))  # type: ignore[arg-type]
     life.store.commit()
 

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -252,6 +252,39 @@ async def test_what_cannot_be_kept_is_refused(path: Path, monkeypatch: pytest.Mo
             await sender.send_many(durable(1))
 
 
+async def test_a_great_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are written in several passes of the event loop, and are there together."""
+    monkeypatch.setattr(_store, "AT_ONCE", 10)
+    passes, written = 0, list[tuple[int, int]]()
+    async with Broker(store=path) as broker, anyio.create_task_group() as tasks:
+        (store,) = broker._stores
+        put = store.file.put
+
+        def counted(kind: type[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> None:
+            if kind is MessageRow:
+                written.append((passes, len(rows)))
+            put(kind, rows)
+
+        async def count() -> None:
+            nonlocal passes
+            while True:
+                passes += 1
+                await anyio.lowlevel.checkpoint()
+
+        monkeypatch.setattr(store.file, "put", counted)
+        async with broker.connect() as connection, connection.sender("q") as sender:
+            async with connection.transaction() as transaction:
+                for number in range(100):
+                    await sender.send(Message(number, durable=True), transaction=transaction)
+                tasks.start_soon(count)
+            tasks.cancel_scope.cancel()
+    assert sum(count for _, count in written) == 100
+    assert max(count for _, count in written) == 10
+    assert len({at for at, _ in written}) >= 8
+    async with Broker(store=path) as broker, broker.connect() as connection:
+        assert bodies(await take(connection, "q")) == list(range(100))
+
+
 @contextmanager
 def full_disk(broker: Broker) -> Iterator[None]:
     """The file cannot grow: SQLite's own error."""
@@ -415,7 +448,7 @@ async def test_full_disk_and_a_crash(path: Path, monkeypatch: pytest.MonkeyPatch
                 async with Connection(broker.url) as connection, connection.sender("q") as sender:
                     await sender.send(durable(b"x" * 100_000)[0])
             (store,) = broker._stores
-            monkeypatch.setattr(store, "commit", store._begin)
+            monkeypatch.setattr(store, "commit", lambda: list(store._begin()))
     async with Broker(store=path) as broker, broker.connect() as connection:
         assert bodies(await take(connection, "q")) == ["before"]
 

@@ -14,11 +14,13 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from amqp10.broker._store import store
 from amqp10.broker._store.load import load
 from amqp10.broker._store.store import Store
 from amqp10.broker._store.tables import DeliveryRow, MessageRow, NodeRow, QuarantineRow, SubscriptionRow, WorkRow
@@ -147,11 +149,14 @@ class World:
         self.store.file.commit = real  # type: ignore[method-assign]
 
     def overlap(self, steps: list[Any]) -> None:
-        """These happen while a commit is under way."""
+        """These happen while a commit is under way, which writes one row after the other."""
         before = {name: self.facts(name) for name in NAMES}
-        self.store._begin()
-        for step in steps:
-            step(self)
+        with patch.object(store, "AT_ONCE", 1):
+            writing = self.store._begin()
+            for step in steps:
+                next(writing, None)
+                step(self)
+            list(writing)
         self.store.file.commit()
         self.store._succeeded()
         self.kept = before
@@ -410,7 +415,7 @@ class AnyWorld:
 
     def crash_in_commit(self) -> None:
         """The process ends in the middle of a commit."""
-        self.store._begin()
+        list(self.store._begin())
         path = self._folder / f"store {next(self._numbers)}"
         for suffix in ("", "-wal"):
             shutil.copy(f"{self.path}{suffix}", f"{path}{suffix}")

@@ -44,7 +44,7 @@ def rich(life: Life) -> None:
     (held,) = life.give(Taker(1))
     posted = QueuedMessage.read(payload, 0, life.clock.now, life.wall)
     queue.reserve(posted)
-    work = Work([(queue, posted)], [(queue, held, ACCEPTED)])
+    work = Work({queue: [posted]}, [(queue, held, ACCEPTED)])
     assert vhost.prepared.prepare("u", BRANCH, Prepared(work))  # type: ignore[arg-type]
     life.store.commit()
 

@@ -83,7 +83,7 @@ def test_prepared_for_a_full_queue(begin: Begin) -> None:
     entry = QueuedMessage.read(Message("comes", durable=True).encode(), 0, life.clock.now, life.wall)
     queue.reserve(entry)
     queue.settle(held, taker, RELEASED)
-    life.vhost.prepared.prepare("u", BRANCH, Prepared(Work([(queue, entry)], [])))  # type: ignore[arg-type]
+    life.vhost.prepared.prepare("u", BRANCH, Prepared(Work({queue: [entry]}, [])))  # type: ignore[arg-type]
     life = crash(begin, life)
     assert life.queue().reserved == 1
     assert life.vhost.prepared.complete("u", BRANCH, commit=True) is True

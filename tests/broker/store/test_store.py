@@ -188,7 +188,7 @@ def test_changed_while_it_is_written(begin: Begin) -> None:
     """What changes between the writing of a row and its commit is written with the next one."""
     life = begin()
     life.put(1, 2, 3)
-    life.store._begin()
+    list(life.store._begin())
     taker = Taker(3)
     first, second, _ = life.give(taker)
     life.queue().settle(first, taker, ACCEPTED)

@@ -17,6 +17,7 @@ from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.duplicates import remembered
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits, Node, Producer, QueueConsumer, QueueFull
+from amqp10.broker._queues.pending import GIVEN_BACK
 from amqp10.broker._queues.queue import Queue, QueueSettings
 from amqp10.broker._queues.selection import Filtering
 from amqp10.broker._queues.stream import Stream

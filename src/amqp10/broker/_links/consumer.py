@@ -293,48 +293,57 @@ class ConsumerLink(LinkTaker, QueueConsumer):
 
     # For transactions that end
 
-    def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        self._end_delivery(delivery, outcome)
-        if not delivery.local_settled and (self._link.attached or self._link.lingers):
-            self._link.settle(delivery, outcome)
+    def apply(self, deliveries: Sequence[OutgoingDelivery], outcome: Outcome) -> None:
+        self._end_deliveries(deliveries, outcome, at_once=True)
+        unsettled = [each for each in deliveries if not each.local_settled]
+        if unsettled and (self._link.attached or self._link.lingers):
+            for delivery in unsettled:
+                self._link.settle(delivery, outcome)
             self._peer.wake()
 
-    def keep(self, delivery: OutgoingDelivery) -> None:
-        self._in_transaction.pop(delivery, None)
-        delivery.state = None
-        if delivery.local_settled:
-            self._end_delivery(delivery, ACCEPTED)
+    def keep(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        for delivery in deliveries:
+            self._in_transaction.pop(delivery, None)
+            delivery.state = None
+        self._end_deliveries([each for each in deliveries if each.local_settled], ACCEPTED, at_once=True)
 
-    def revert(self, delivery: OutgoingDelivery) -> None:
-        self._in_transaction.pop(delivery, None)
-        delivery.remote_state = None
-        if delivery.local_settled or (self._over and not self._may_resume(delivery)):
-            if self._over:
-                self._forget(delivery)
-            self._end_delivery(delivery, self._default_outcome)
+    def revert(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        over: list[OutgoingDelivery] = []
+        for delivery in deliveries:
+            self._in_transaction.pop(delivery, None)
+            delivery.remote_state = None
+            if delivery.local_settled or (self._over and not self._may_resume(delivery)):
+                if self._over:
+                    self._forget(delivery)
+                over.append(delivery)
+        self._end_deliveries(over, self._default_outcome)
 
     def _may_resume(self, delivery: OutgoingDelivery) -> bool:
         """Return whether the link is detached and may still resume the delivery."""
         resumable = self.resumable
         return resumable is not None and resumable.requeue is not None and delivery in resumable.deliveries
 
-    def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        self._end_delivery(delivery, outcome)
-        if self._link.attached:
-            if not delivery.on_wire:
+    def take_back(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        self._end_deliveries(deliveries, RELEASED)
+        attached = self._link.attached
+        for delivery in deliveries:
+            if not attached:
+                self._forget(delivery)
+            elif not delivery.on_wire:
                 self._link.abort(delivery)
             elif not delivery.local_settled:
                 self._link.settle(delivery)
-            self._peer.wake()
-        else:
-            self._forget(delivery)
+        self._peer.wake()
 
-    def _end_delivery(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        """End a delivery with its transaction."""
-        self._in_transaction.pop(delivery, None)
-        entry = message_of(delivery)
-        self._queue.settle(entry, self, outcome)
-        self.acquired.discard(entry)
+    def _end_deliveries(
+        self, deliveries: Sequence[OutgoingDelivery], outcome: Outcome, *, at_once: bool = False
+    ) -> None:
+        """End deliveries with their transaction; `at_once`: all of them, so that a store commits them together."""
+        for delivery in deliveries:
+            self._in_transaction.pop(delivery, None)
+        entries = list(map(message_of, deliveries))
+        self._queue.settle_run(entries, self, outcome, at_once=at_once)
+        self.acquired.difference_update(entries)
 
     # The end
 

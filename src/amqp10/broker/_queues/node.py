@@ -284,6 +284,11 @@ class Node(ABC):
         if self.recent is not None:
             self.recent.remember(identity)
 
+    def take_reserved_run(self, entries: Sequence[QueuedMessage]) -> None:
+        """Take messages of one sender, as `take_reserved` does one after the other, where `takes_runs`."""
+        self.unreserve_run(entries)
+        self.take_run(entries)
+
     def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
         """Reserve room for a message of an open transaction, so that `take_reserved` never refuses it.
 
@@ -299,6 +304,10 @@ class Node(ABC):
         """Free reserved room, because the transaction is over."""
         self.unreserve_room(entry.size, entry.account)
 
+    def unreserve_run(self, entries: Sequence[QueuedMessage]) -> None:
+        """Free the room of messages of one sender, as `unreserve` does one after the other."""
+        self.unreserve_room(sum([entry.size for entry in entries]), entries[0].account, len(entries))
+
     def reserve_room(self, octets: int, account: Account | None) -> None:
         """Reserve room for a message of `octets` octets, for its user if one is known."""
         self.reserved += 1
@@ -307,12 +316,12 @@ class Node(ABC):
             self.charge(account, octets + MESSAGE_OVERHEAD)
         self.touch()
 
-    def unreserve_room(self, octets: int, account: Account | None) -> None:
-        """Free room that `reserve_room` reserved."""
-        self.reserved -= 1
+    def unreserve_room(self, octets: int, account: Account | None, messages: int = 1) -> None:
+        """Free the room that `reserve_room` reserved for a number of messages."""
+        self.reserved -= messages
         self.reserved_bytes -= octets
         if account is not None:
-            self.charge(account, -octets - MESSAGE_OVERHEAD)
+            self.charge(account, -octets - messages * MESSAGE_OVERHEAD)
         if not self.deleted:
             self.touch()
 

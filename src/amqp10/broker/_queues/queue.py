@@ -631,39 +631,49 @@ class Queue(Node):
         if not self._touched:
             self.touch()
 
-    def settle_run(self, entries: Sequence[QueuedMessage], consumer: QueueConsumer, outcome: object) -> None:
+    def settle_run(
+        self, entries: Sequence[QueuedMessage], consumer: QueueConsumer, outcome: object, *, at_once: bool = False
+    ) -> None:
         """End deliveries in the same outcome, as `settle` does for each.
 
-        Messages that only come back do so together. What takes longer, such as dead letters, may end in later passes.
+        Messages that only come back do so together. What takes longer, such as dead letters, may end in later passes,
+        unless all has to be done `at_once`.
         """
         if isinstance(outcome, Accepted):
             self.accept(entries, consumer)
             return
         if self.deleted:
             return
-        alone = entries
+        alone, pending = entries, None if at_once else self._pending
         if len(entries) >= _MIN_BULK and self.lends_runs and not consumer.copies and _is_plain_return(outcome):
-            if self._pending is not None and len(entries) > GIVEN_BACK:
+            if pending is not None and len(entries) > GIVEN_BACK:
                 self.returning += len(entries)
-                self._pending.give_back(partial(self._return_some, consumer, outcome), entries)
+                pending.give_back(partial(self._return_some, consumer, outcome), entries)
                 return
             alone = self._return_run(entries, failed=_counts_as_failed(outcome))
-        self._settle_alone(alone, consumer, outcome)
+        self._settle_alone(alone, consumer, outcome, pending)
 
     def _return_some(self, consumer: QueueConsumer, outcome: object, entries: Sequence[QueuedMessage]) -> None:
         """Return some of the messages that come back in several passes."""
         self.returning -= len(entries)
         if not self.deleted:
-            self._settle_alone(self._return_run(entries, failed=_counts_as_failed(outcome)), consumer, outcome)
+            alone = self._return_run(entries, failed=_counts_as_failed(outcome))
+            self._settle_alone(alone, consumer, outcome, self._pending)
             self.touch()
 
-    def _settle_alone(self, alone: Sequence[QueuedMessage], consumer: QueueConsumer, outcome: object) -> None:
-        """End deliveries by `settle`, if they are many in several passes."""
-        if self._pending is None or consumer.copies or len(alone) < _MIN_BULK:
+    def _settle_alone(
+        self,
+        alone: Sequence[QueuedMessage],
+        consumer: QueueConsumer,
+        outcome: object,
+        pending: PendingOutcomes | None,
+    ) -> None:
+        """End deliveries by `settle`, if they are many by `pending` in several passes; None: in this pass."""
+        if pending is None or consumer.copies or len(alone) < _MIN_BULK:
             for entry in alone:
                 self.settle(entry, consumer, outcome)
         else:
-            self._pending.settle(self.settle, alone, consumer, outcome)
+            pending.settle(self.settle, alone, consumer, outcome)
 
     def accept(self, entries: Sequence[QueuedMessage], consumer: QueueConsumer) -> None:
         """End deliveries as accepted, which nearly all are; the same as `settle` for each."""

@@ -361,7 +361,7 @@ class Loading:
     # Branches
 
     def _restore_branches(self) -> None:
-        work: dict[int, Work] = defaultdict(lambda: Work([], []))
+        work: dict[int, Work] = defaultdict(lambda: Work({}, []))
         branches: dict[int, BranchRow] = {}
         broken: Counter[int] = Counter()
         names = set()
@@ -382,7 +382,7 @@ class Loading:
                 return  # the node or message was deleted since
             if row.message is None:
                 entry = self._entry(row.payload or b"", row.format or 0, row.failures or 0, row.expires)
-                work[row.branch].posted.append((node, entry))
+                work[row.branch].posted.setdefault(node, []).append(entry)
             else:
                 outcome = decode_composite(row.outcome or b"")[0]
                 if not isinstance(node, Queue) or not isinstance(outcome, OUTCOMES):

@@ -23,10 +23,12 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from ...types import encode
@@ -65,11 +67,17 @@ _log = logging.getLogger("amqp10.broker")
 
 T = TypeVar("T")
 
+Write = tuple[Callable[[Sequence[Any]], object], Sequence[Any]]
+"""What writes rows, and the rows."""
+
 MAX_STORED = 900_000_000
 """The most bytes of a message in a store: SQLite's limit, minus what annotations may add."""
 
 RETRY = 1.0
 """Seconds until a failed commit is tried again."""
+
+AT_ONCE = 5000
+"""Rows that are written in one pass of the event loop, about 10 ms; a commit of more has others' turns between them."""
 
 LOOK_AGAIN = 1.0
 """Seconds between two checks of the free space while it is low."""
@@ -210,11 +218,14 @@ class Store:
     def add_branch(self, user: str | None, branch: BranchId, work: Work) -> int:
         number = self.number()
         rows: list[WorkRow] = []
-        for node, entry in work.posted:
-            if entry.durable and node.journal is not None:
-                moment = self._time_of_day(entry.expires)
-                row = (None, None, entry.message_format, entry.failures, moment, entry.payload)
-                rows.append(WorkRow(number, len(rows), node.journal.number, *row))
+        for node, entries in work.posted.items():
+            if node.journal is None:
+                continue
+            for entry in entries:
+                if entry.durable:
+                    moment = self._time_of_day(entry.expires)
+                    row = (None, None, entry.message_format, entry.failures, moment, entry.payload)
+                    rows.append(WorkRow(number, len(rows), node.journal.number, *row))
         for queue, entry, outcome in work.retired:
             if entry.row and queue.journal is not None:
                 done = (entry.row, encode(outcome), None, None, None, None)
@@ -246,7 +257,8 @@ class Store:
                 if not self.changes:
                     room = await self._in_thread(self._room)
                 else:
-                    self._begin()
+                    for _ in self._begin():
+                        await anyio.lowlevel.cancel_shielded_checkpoint()
                     room = await self._in_thread(self._write)
                     self._succeeded()
                 self._look_for_room(*room)
@@ -311,14 +323,30 @@ class Store:
             Exception: an error of SQLite, or a row cannot be formed; the changes stay noted.
         """
         try:
-            self._begin()
+            for _ in self._begin():
+                pass
             self.file.commit()
         except Exception as error:
             self._failed(error)
             raise
         self._succeeded()
 
-    def _begin(self) -> None:
+    def _begin(self) -> Iterator[None]:
+        """Begin a commit of what has changed until now: write the rows, some in each step."""
+        writes = self._form()
+        self.file.begin()
+        left = AT_ONCE
+        for write, rows in writes:
+            for first in range(0, len(rows), AT_ONCE):
+                if left <= 0:
+                    yield
+                    left = AT_ONCE
+                some = rows[first : first + AT_ONCE]
+                write(some)
+                left -= len(some)
+
+    def _form(self) -> list[Write]:
+        """Form the rows of what has changed until now; return what is to be written, in this order."""
         changes = self._writing = self.changes
         self.changes = Changes(changes.noted)
         self._under_way += self._coming
@@ -350,40 +378,38 @@ class Store:
                     )
                 )
         file = self.file
-        file.begin()
-        if changes.unrestored:
-            file.remove_rows(changes.unrestored)
-        for kind, rows in itertools.groupby(changes.rows, type):
-            file.put(kind, rows)
-        file.put(
-            SubscriptionRow,
-            (
-                self._subscription_row(each, each.queue.journal)
-                for each in changes.subscriptions
-                if each.queue.journal is not None and not each.queue.journal.dropped
-            ),
+        writes: list[Write] = [(file.remove_rows, changes.unrestored)]
+        writes += ((partial(file.put, kind), list(rows)) for kind, rows in itertools.groupby(changes.rows, type))
+        subscriptions = [
+            self._subscription_row(each, each.queue.journal)
+            for each in changes.subscriptions
+            if each.queue.journal is not None and not each.queue.journal.dropped
+        ]
+        writes += (
+            (partial(file.put, SubscriptionRow), subscriptions),
+            (partial(file.put, MessageRow), come),
+            (file.mark_messages, marked),
+            (partial(file.remove, MessageRow), gone),
         )
-        file.put(MessageRow, come)
-        file.mark_messages(marked)
-        file.remove(MessageRow, gone)
         if changes.links or changes.deliveries:
-            self._write_links(changes)
-        for kind, number in changes.removed:
-            file.remove(kind, [(number,)])
+            writes += self._link_writes(changes)
+        writes += ((partial(file.remove, kind), [(number,)]) for kind, number in changes.removed)
         if changes.records or changes.emptied:
-            self._write_records(changes)
+            writes += self._record_writes(changes)
+        return writes
 
-    def _write_records(self, changes: Changes) -> None:
+    def _record_writes(self, changes: Changes) -> Iterator[Write]:
         kept = [(each.owner, key, form) for (each, key), form in changes.records.items() if not each.dropped]
-        self.file.remove_owners((owner,) for owner in changes.emptied)
-        self.file.put(RecordRow, ((None, owner, key, form()) for owner, key, form in kept if form is not None))
-        self.file.remove(RecordRow, [(owner, key) for owner, key, form in kept if form is None])
+        yield self.file.remove_owners, [(owner,) for owner in changes.emptied]
+        put = [(None, owner, key, form()) for owner, key, form in kept if form is not None]
+        yield partial(self.file.put, RecordRow), put
+        yield partial(self.file.remove, RecordRow), [(owner, key) for owner, key, form in kept if form is None]
 
-    def _write_links(self, changes: Changes) -> None:
+    def _link_writes(self, changes: Changes) -> Iterator[Write]:
         come, gone = self.links.delivery_rows(changes.deliveries)
-        self.file.put(LinkRow, self.links.link_rows(changes.links))
-        self.file.put(DeliveryRow, come)
-        self.file.remove(DeliveryRow, gone)
+        yield partial(self.file.put, LinkRow), list(self.links.link_rows(changes.links))
+        yield partial(self.file.put, DeliveryRow), come
+        yield partial(self.file.remove, DeliveryRow), gone
 
     def _subscription_row(self, lasting: RetainedSubscription, journal: QueueJournal) -> SubscriptionRow:
         key = lasting.key

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ...messaging import ACCEPTED, RELEASED, Error, TransactionalState
+from ...messaging import ACCEPTED, Accepted, Error, TransactionalState
 from .._deadlines import Deadlines
 from .._log import attempt
 from .._queues.message import message_of
@@ -33,25 +34,33 @@ _log = logging.getLogger("amqp10.broker")
 _ids = itertools.count(1)
 
 
+K = TypeVar("K")
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """The effects of a commit: messages that come to nodes, and messages that get their outcomes."""
 
-    posted: list[tuple[Node, QueuedMessage]]
+    posted: dict[Node, list[QueuedMessage]]
     retired: list[tuple[Queue, QueuedMessage, Outcome]]
 
 
-def take_all(posted: Iterable[tuple[Node, QueuedMessage]], quarantine: Quarantine) -> None:
+def take_all(posted: Mapping[Node, Sequence[QueuedMessage]], quarantine: Quarantine) -> None:
     """Put the messages of a transaction into their nodes, where room is reserved.
 
     A commit must be complete: a message that its node cannot handle goes into the quarantine, and the others go on.
     """
-    for node, entry in posted:
-        try:
-            node.take_reserved(entry)
-        except Exception as error:
-            record = (node.name, entry.payload, entry.message_format, error)
-            quarantine.set_aside(*record, durable=entry.durable, node=node)
+    for node, entries in posted.items():
+        if node.takes_runs and len(entries) > 1:
+            node.take_reserved_run(entries)
+            continue
+        for entry in entries:
+            try:
+                node.take_reserved(entry)
+            except Exception as error:
+                record = (node.name, entry.payload, entry.message_format, error)
+                quarantine.set_aside(*record, durable=entry.durable, node=node)
 
 
 def attempt_each(calls: Iterable[tuple[Any, ...]]) -> None:
@@ -61,6 +70,27 @@ def attempt_each(calls: Iterable[tuple[Any, ...]]) -> None:
             function(*arguments)
         except Exception:
             _log.exception("the end of a transaction: one part of it failed, the others are done")
+
+
+def in_runs(work: Iterable[tuple[T, K]]) -> list[tuple[list[T], K]]:
+    """Return what follows one another and has the same second part, in lists, each with that part."""
+    runs: list[tuple[list[T], K]] = []
+    for each, key in work:
+        if not runs or runs[-1][1] is not key:
+            runs.append(([], key))
+        runs[-1][0].append(each)
+    return runs
+
+
+def attempt_run(end: Callable[[Sequence[T]], object], run: Sequence[T]) -> None:
+    """Call `end` with all of `run`, or with each alone if that fails; it passes over what it has ended before.
+
+    An error of one is logged, and does not stop the others.
+    """
+    try:
+        end(run)
+    except Exception:
+        attempt_each((end, [each]) for each in run)
 
 
 class Part(Protocol):
@@ -84,11 +114,11 @@ class Participant(Protocol):
     def queue(self) -> Queue:
         """The queue that this link consumes from."""
 
-    def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        """Apply the outcome of a retired delivery and settle it, because the transaction is committed."""
+    def apply(self, deliveries: Sequence[OutgoingDelivery], outcome: Outcome) -> None:
+        """Apply the outcome of retired deliveries and settle them, because the transaction is committed."""
 
-    def revert(self, delivery: OutgoingDelivery) -> None:
-        """Discard the outcome of a retired delivery, because the transaction is rolled back.
+    def revert(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        """Discard the outcomes of retired deliveries, because the transaction is rolled back.
 
         If no other outcome can come, the default outcome applies (§4.4.4.2).
         """
@@ -96,11 +126,11 @@ class Participant(Protocol):
     def acquire_in(self, transaction: LocalTransaction | None) -> None:
         """Acquire messages from now on in `transaction` (§4.4.3); None: outside transactions."""
 
-    def keep(self, delivery: OutgoingDelivery) -> None:
-        """Keep a delivery that was acquired in a committed transaction, and whose outcome is still to come."""
+    def keep(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        """Keep deliveries that were acquired in a committed transaction, and whose outcomes are still to come."""
 
-    def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        """Undo the acquisition of a delivery, because the transaction is rolled back (§4.4.4.3)."""
+    def take_back(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        """Undo the acquisition of deliveries, because the transaction is rolled back (§4.4.4.3)."""
 
 
 class TransactionOwner(Protocol):
@@ -136,8 +166,10 @@ class LocalTransaction:
         self.expired: bool = False
         self.acquirers: set[Participant] = set()
         self._quarantine = quarantine
-        self._posted: list[tuple[Node, QueuedMessage]] = []
+        self._posted: dict[Node, list[QueuedMessage]] = {}
+        # Deliveries that follow one another with the same consumer and outcome share a tuple.
         self._retired: dict[OutgoingDelivery, tuple[Participant, Outcome]] = {}
+        self._last: tuple[Participant, Outcome] | None = None
         self._acquired: dict[OutgoingDelivery, Participant] = {}
         self._parts: dict[Hashable, Part] = {}
 
@@ -146,11 +178,14 @@ class LocalTransaction:
     def post(self, node: Node, entry: QueuedMessage) -> None:
         """Reserve room for a message that came for a node (§4.4.1)."""
         node.reserve(entry)
-        self._posted.append((node, entry))
+        self._posted.setdefault(node, []).append(entry)
 
     def retire(self, consumer: Participant, delivery: OutgoingDelivery, outcome: Outcome) -> None:
         """Record the outcome that a consumer gave a delivery; only the last one counts (§4.4.2)."""
-        self._retired[delivery] = consumer, outcome
+        last = self._last
+        if last is None or last[0] is not consumer or not _is_same(last[1], outcome):
+            self._last = last = consumer, outcome
+        self._retired[delivery] = last
 
     def retired(self, delivery: OutgoingDelivery) -> bool:
         return delivery in self._retired
@@ -178,7 +213,7 @@ class LocalTransaction:
     @property
     def obstacle(self) -> Error | None:
         """The error that prevents a commit, or None."""
-        for node, _ in self._posted:
+        for node in self._posted:
             if node.deleted:
                 return Error("amqp:transaction:rollback", f"the node {node.name!r} no longer exists")
         for part in self._parts.values():
@@ -193,20 +228,22 @@ class LocalTransaction:
             self.roll_back()
             return error
         take_all(self._posted, self._quarantine)
-        retired, acquired = self._retired.items(), self._acquired.items()
-        attempt_each((consumer.apply, each, outcome) for each, (consumer, outcome) in retired)
-        attempt_each((consumer.keep, each) for each, consumer in acquired if each not in self._retired)
+        for run, (consumer, outcome) in in_runs(self._retired.items()):
+            attempt_run(partial(consumer.apply, outcome=outcome), run)
+        for run, holder in in_runs(item for item in self._acquired.items() if item[0] not in self._retired):
+            attempt_run(holder.keep, run)
         attempt_each((part.apply,) for part in self._parts.values())
         self._release_acquirers()
         return None
 
     def roll_back(self) -> None:
         """Undo the work. Retired deliveries return to their consumers, or are delivered again; so are acquired ones."""
-        for node, entry in self._posted:
-            node.unreserve(entry)
-        retired, acquired = self._retired.items(), self._acquired.items()
-        attempt_each((consumer.take_back, each, RELEASED) for each, consumer in acquired)
-        attempt_each((consumer.revert, each) for each, (consumer, _) in retired if each not in self._acquired)
+        for node, entries in self._posted.items():
+            node.unreserve_run(entries)
+        for run, holder in in_runs(self._acquired.items()):
+            attempt_run(holder.take_back, run)
+        for run, (consumer, _) in in_runs(item for item in self._retired.items() if item[0] not in self._acquired):
+            attempt_run(consumer.revert, run)
         attempt_each((part.revert,) for part in self._parts.values())
         self._release_acquirers()
 
@@ -224,6 +261,10 @@ class LocalTransaction:
         """Clear the txn-id of all links that acquire in it, as §4.4.3 demands at the discharge."""
         for consumer in list(self.acquirers):
             consumer.acquire_in(None)
+
+
+def _is_same(one: Outcome, other: Outcome) -> bool:
+    return one is other or (isinstance(one, Accepted) and isinstance(other, Accepted))
 
 
 class TransactionDeadlines:

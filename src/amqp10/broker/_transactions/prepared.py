@@ -57,12 +57,13 @@ class RestoredBranch:
         self._work = work
         self._quarantine = quarantine
         self._whole = whole
-        for node, entry in work.posted:
-            node.reserve(entry, restored=True)
+        for node, entries in work.posted.items():
+            for entry in entries:
+                node.reserve(entry, restored=True)
 
     def commit(self) -> Error | None:
         """See `LocalTransaction.commit`."""
-        if not self._whole or any(node.deleted for node, _ in self._work.posted):
+        if not self._whole or any(node.deleted for node in self._work.posted):
             self.roll_back()
             return Error("amqp:transaction:rollback", "one of its queues no longer exists")
         take_all(self._work.posted, self._quarantine)
@@ -72,8 +73,8 @@ class RestoredBranch:
 
     def roll_back(self) -> None:
         """See `LocalTransaction.roll_back`; the consumers of the messages are gone."""
-        for node, entry in self._work.posted:
-            node.unreserve(entry)
+        for node, entries in self._work.posted.items():
+            node.unreserve_run(entries)
         attempt_each((queue.lost, entry) for queue, entry, _ in self._work.retired)
 
 
