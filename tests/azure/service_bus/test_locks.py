@@ -114,6 +114,20 @@ async def test_a_clock_that_is_wrong() -> None:
             assert delivery.settled
 
 
+@pytest.mark.parametrize("behind", [30.0, 600.0])
+async def test_a_clock_that_is_behind(behind: float) -> None:
+    """A lock lasts five minutes at most: what ends later by the clock here is renewed before long."""
+    async with emulated(clock=lambda: wall() - behind) as (bus, _):
+        await put(bus, "orders", "x")
+        delivery = await take(bus, "orders")
+        until = delivery.locked_until
+        async with delivery.keep_locked():
+            await anyio.sleep(50)  # the lock lasts for 60 s
+        assert until is not None
+        assert delivery.locked_until is not None
+        assert delivery.locked_until > until
+
+
 async def test_keeping_locks_keeps_nothing_else() -> None:
     """Thousands of messages later the client holds no more than it did."""
     async with emulated() as (bus, _):

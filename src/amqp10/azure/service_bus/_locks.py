@@ -14,7 +14,9 @@ from ._errors import MessageLockLost, MessageNotFound, SessionLockLost
 
 _MIN_PAUSE: Final = 0.2
 _BLIND_PAUSE: Final = 2.0
-"""Seconds between renewals while this machine's clock says that even a new lock is over. Locks last at least 5."""
+"""Seconds between renewals while the clock here is wrong: even a new lock is over by it, or lasts longer than any."""
+_MAX_LOCK: Final = 300.0
+"""The most seconds that a lock lasts; the fewest are 5."""
 
 
 async def renewed(
@@ -40,7 +42,8 @@ async def renewed(
     end = until.timestamp() if until is not None else clock()
     while True:
         left = end - clock()
-        await anyio.sleep(max(_MIN_PAUSE, left / 2) if left > 0 else _MIN_PAUSE)
+        pause = left / 2 if left <= _MAX_LOCK else _BLIND_PAUSE
+        await anyio.sleep(max(_MIN_PAUSE, pause))
         if settled() or (stop is not None and anyio.current_time() >= stop):
             return None
         try:
