@@ -62,22 +62,36 @@ class Admission:
         node.counted = None
         node.charge_no_more()
 
+    def count_waiting(self, octets: int) -> None:
+        """Count `octets` more of messages that wait for credit; a negative number counts less."""
+        self.memory.waiting_octets += octets
+        if self.memory.crowding_due:
+            self._on_due()
+
     def watch(self) -> None:
         """Ask for a call of `regulate` if memory requires it."""
         if self.memory.due:
             self._on_due()
 
     def regulate(self) -> list[str]:
-        """Stop senders that use too much memory, or let them go on; return the texts to log."""
+        """Stop senders that use too much memory, or let them go on; return the texts to log.
+
+        In the same way it limits what may wait for credit, or no longer does (`MemoryUse.crowded`).
+        """
         texts, limit = [], self._limits.memory
         reason = f"messages take {limit} octets of memory or more"
         if self.memory.turn() and self.block(_MEMORY, reason if self.memory.stopped else None):
             texts.append(f"senders are stopped: {self.blocked}" if self.blocked is not None else "senders go on")
+        if self.memory.turn_crowded():
+            texts.append(_waiting_text(self.memory, ""))
         due, self._accounts_due = self._accounts_due, {}
         for account in due:
+            whose = f"of user {account.user!r:.80}"
             if account.regulate():
-                whose = f"senders of user {account.user!r:.80}"
-                texts.append(f"{whose} are stopped: {account.blocked}" if account.blocked else f"{whose} go on")
+                text = f"senders {whose}"
+                texts.append(f"{text} are stopped: {account.blocked}" if account.blocked else f"{text} go on")
+            if account.memory.turn_crowded():
+                texts.append(_waiting_text(account.memory, f" {whose}"))
         return texts
 
     def block(self, whose: str, reason: str | None) -> bool:
@@ -95,3 +109,12 @@ class Admission:
             self._reasons[whose] = reason
         self.blocked = next(iter(self._reasons.values()), None)
         return self.blocked != before
+
+
+def _waiting_text(memory: MemoryUse, whose: str) -> str:
+    if memory.crowded:
+        return (
+            f"messages{whose} that wait for credit take {memory.waiting_octets} octets of memory: "
+            f"each connection{whose} is read until 1 MiB of them waits"
+        )
+    return f"messages{whose} that wait for credit take less memory: connections{whose} are read further ahead again"

@@ -68,6 +68,7 @@ from ._parents import SessionEngine as SessionEngine
 from ._protocol import Engine as Engine
 from ._protocol import Event as Event
 from ._protocol import Link as Link
+from ._protocol import MemoryKeeper as MemoryKeeper
 from ._protocol import ReceiverLink as ReceiverLink
 from ._protocol import SenderLink as SenderLink
 from ._protocol import Session as Session
@@ -155,6 +156,7 @@ __all__ = (
     "LinkOwner",
     "LinkSession",
     "LinkTerms",
+    "MemoryKeeper",
     "Negotiation",
     "OutcomeCounter",
     "OutcomesMissed",

@@ -79,9 +79,11 @@ class Engine(ABC):
             attach, counts as several messages. None: all of the input. Rule: the driver sets it before the first input.
         behind: input is left after a portion. The driver calls `receive_data(b"")` before it reads on, when others have
             had their turn.
-        partial: octets of messages that have arrived only in part.
-        partial_keeper: server side: is told by how many octets `partial` changes, and returns whether there is room for
-            them among those of all connections. None: there is.
+        partial: octets of messages that have arrived only in part, and of those that the engine keeps until their
+            transaction is committed.
+        waiting: octets of messages that wait for credit, in dialects whose senders know no credit.
+        memory_keeper: server side: counts what has arrived and its owner does not have yet, of all connections
+            together. None: nobody counts it.
         session_keeper: server side, in dialects with "session-resume": keeps suspended sessions. None: they are not
             kept.
     """
@@ -97,13 +99,26 @@ class Engine(ABC):
     portion: int | None = None
     behind: bool = False
     partial: int = 0
-    partial_keeper: Callable[[int], bool] | None = None
+    waiting: int = 0
+    memory_keeper: MemoryKeeper | None = None
     session_keeper: SessionKeeper | None = None
 
     def count_partial(self, change: int) -> bool:
         """Count `change` more octets of messages in part, or fewer; return whether there is room for them."""
         self.partial += change
-        return self.partial_keeper is None or self.partial_keeper(change)
+        return self.memory_keeper is None or self.memory_keeper.count_partial(change)
+
+    def count_waiting(self, change: int) -> None:
+        """Count `change` more octets of messages that wait for credit, or fewer."""
+        self.waiting += change
+        if self.memory_keeper is not None:
+            self.memory_keeper.count_waiting(change)
+
+    def read_ahead(self, *, far: bool) -> None:  # noqa: B027  # few dialects have senders without credit
+        """Let many messages wait for credit before reading stops, as at the beginning; not `far`: let few of them wait.
+
+        Does nothing in dialects whose links have credit.
+        """
 
     def block(self, reason: str | None) -> None:  # noqa: B027  # few dialects can tell the peer
         """Tell the peer that the server takes no messages at present, for `reason`; None: it takes them again.
@@ -193,6 +208,20 @@ class Engine(ABC):
     @abstractmethod
     def close(self, error: Error | None = None) -> None:
         """Close the connection; with an error, further input is discarded (§2.4.6 DISCARDING)."""
+
+
+class MemoryKeeper(ABC):
+    """Counts the octets that have arrived on a server's connection and that no owner of a link has yet."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def count_partial(self, change: int) -> bool:
+        """Count `change` more octets of messages in part, or fewer; return whether there is room for them."""
+
+    @abstractmethod
+    def count_waiting(self, change: int) -> None:
+        """Count `change` more octets of messages that wait for credit, or fewer."""
 
 
 class SessionKeeper(ABC):

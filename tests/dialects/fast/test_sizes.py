@@ -19,7 +19,7 @@ from amqp10.dialects.fast.wire.commands import (
     MessageHead,
 )
 from amqp10.dialects.fast.wire.frames import encode_command
-from amqp10.engine import LinkEnded
+from amqp10.engine import LinkEnded, MemoryKeeper
 from amqp10.errors import LinkDetached
 from amqp10.messaging import ACCEPTED, Message, Source
 
@@ -178,3 +178,44 @@ def test_all_that_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert codes(served.says(part(second, message, partial=False))) == {"channel-close": 506}
     assert served.engine.uncommitted == 0  # type: ignore[attr-defined]
     assert not served.over
+
+
+def test_what_is_not_committed_counts_for_the_memory_of_all() -> None:
+    """Where all connections together have no room for it, its channel ends; it counts no longer after that."""
+    served = HostileClient().begun()
+    first, second = handles(served, 2, transacted=True)
+    message = MessageHead(body_size=len(PART)).write() + PART
+    room = 9000
+
+    class Keeper(MemoryKeeper):
+        """Other connections leave so much room."""
+
+        def count_partial(self, change: int) -> bool:
+            nonlocal room
+            room -= change
+            return room >= 0
+
+        def count_waiting(self, change: int) -> None:
+            pass
+
+    served.engine.memory_keeper = Keeper()
+    for number in (first, second, first, second):
+        assert served.says(part(number, message, partial=False)) == []
+    (refused,) = served.says(part(second, message, partial=False))
+    assert isinstance(refused, ChannelClose)
+    assert (refused.reply_code, refused.reply_text) == (506, "no memory is left for uncommitted transactions")
+    assert served.says(part(first, message, partial=False)) == []  # there is room again
+    served.engine.receive_eof()
+    assert (room, served.engine.partial) == (9000, 0)
+
+
+def test_what_waits_for_credit_goes_with_the_connection() -> None:
+    """At once, not when the garbage collector finds it."""
+    served = HostileClient().begun()
+    served.vhost.admission.block("a test", "no message is taken")
+    (number,) = handles(served, 1)
+    message = MessageHead(body_size=len(PART)).write() + PART
+    served.says(part(number, message, partial=False) * 3)
+    assert served.engine.waiting > 3 * len(PART)
+    served.engine.receive_eof()
+    assert served.engine.waiting == 0

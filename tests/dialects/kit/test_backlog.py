@@ -12,6 +12,10 @@ class Reader:
     """As much of an engine as is needed."""
 
     reading = True
+    waiting = 0
+
+    def count_waiting(self, change: int) -> None:
+        self.waiting += change
 
 
 def test_asked_to_stop_before_it_has_to() -> None:

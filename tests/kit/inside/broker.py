@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amqp10.broker import _log as log
 from amqp10.broker import _virtual_host_core as virtual_host_core
+from amqp10.broker._admission import Admission
 from amqp10.broker._errors import Refused
 from amqp10.broker._filters.filter_set import read_filters
 from amqp10.broker._filters.selector.parser import parse
@@ -28,6 +29,7 @@ from amqp10.broker._retained.retained import Lifetime
 from amqp10.broker._services import LinkService
 from amqp10.broker._serving import connections, listeners
 from amqp10.broker._serving.peer_connection import PeerConnection
+from amqp10.broker._serving.peer_memory import PeerMemory
 from amqp10.broker._serving.transport import PeerTransport
 from amqp10.broker._store import store
 from amqp10.broker._store.load import load

@@ -47,6 +47,7 @@ from .._users.accounts import Maker
 from .._users.users import EVERYTHING, Action
 from .._virtual_host_core import Journal, VirtualHostCore
 from .._virtual_hosts import USUAL, not_there, virtual_host_of
+from .peer_memory import PeerMemory
 from .transport import Disconnected, PeerTransport
 
 _numbers = itertools.count(1)
@@ -87,6 +88,7 @@ class PeerConnection(EngineOwner):
         self.held_up = HeldUp(lambda: self.full)
         self._opened: list[LinkSession] = []  # sessions whose window opened in this pass
         self.rights = EVERYTHING
+        self._memory: PeerMemory | None = None  # before the open, a peer has no messages
         self._enter(vhost)
 
     def _enter(self, vhost: VirtualHostCore) -> None:
@@ -109,6 +111,10 @@ class PeerConnection(EngineOwner):
     def blocked(self) -> str | None:
         account = self.maker.account
         return self.vhost.admission.blocked or (account.blocked if account is not None else None)
+
+    @property
+    def _crowded(self) -> bool:
+        return self._memory is not None and self._memory.crowded
 
     @property
     def full(self) -> bool:
@@ -136,8 +142,9 @@ class PeerConnection(EngineOwner):
         self.vhost.flush()
 
     def blocked_or_not(self) -> None:
-        """Stop or restart senders after the broker was blocked or unblocked."""
+        """Stop or restart senders, and let much or little wait, after the broker has changed its mind."""
         self.engine.block(self.blocked)
+        self.engine.read_ahead(far=not self._crowded)
         for producer in self.links.producers.values():
             if isinstance(producer, ProducerLink):
                 producer.destination.blocked_or_not()
@@ -149,7 +156,6 @@ class PeerConnection(EngineOwner):
         for consumer in self.links.consumers.values():
             consumer.connection_lost()
         self.engine.count_partial(-self.engine.partial)
-        self.engine.partial_keeper = None
         self.links.end_all(lambda link: not link.session.suspended)
         self.links.forget_sessions()
         transport = self._transport
@@ -163,22 +169,13 @@ class PeerConnection(EngineOwner):
 
     def _let_go(self) -> None:
         """End what belongs to the connection."""
+        self.engine.memory_keeper = None
+        if self._memory is not None:
+            self._memory.end()
+            self._memory = None
         self.requests.end()
         self.vhost.subscriptions.connection_ended(self)
         self.vhost.links.connection_ended(self)
-
-    def _partial_changed(self, octets: int) -> bool:
-        """Count messages that have arrived only in part; return whether there is memory for more of them.
-
-        What the only such connection has may exceed a limit that is smaller than a message.
-        """
-        memory, account = self.vhost.admission.memory, self.maker.account
-        memory.partial_octets += octets
-        if account is not None:
-            account.memory.partial_octets += octets
-        if octets <= 0 or memory.octets + memory.partial_octets <= self.engine.partial:
-            return True
-        return not (memory.full or (account is not None and account.memory.full))
 
     # Sessions that outlive their connection
 
@@ -256,8 +253,10 @@ class PeerConnection(EngineOwner):
                 self._enter(hosts[name])
                 self.vhost.maker = self.maker
         self.maker.account = self.vhost.admission.account_of(self.engine.identity)
-        self.engine.partial_keeper = self._partial_changed
-        self._partial_changed(self.engine.partial)
+        self._memory = PeerMemory(self.vhost.admission, self.maker.account)
+        self._memory.count_partial(self.engine.partial)
+        self._memory.count_waiting(self.engine.waiting)  # a client may have sent more behind its open
+        self.engine.memory_keeper = self._memory
         user, by_token = self.engine.identity, None
         if self.tokens is not None:
             by_token = self.tokens.rights_in(name or USUAL, user)
@@ -273,6 +272,8 @@ class PeerConnection(EngineOwner):
         self.engine.open(self._terms.connection)
         if self.blocked is not None:
             self.engine.block(self.blocked)
+        if self._crowded:
+            self.engine.read_ahead(far=False)
 
     def _on_session_begun(self, event: SessionBegun) -> None:
         session = event.session

@@ -15,6 +15,8 @@ _RESUME_AT: Final = 0.8
 """The part of a limit in use at which stopped senders may go on."""
 _REFUSE_AT: Final = 1.25
 """The part of a limit in use at which even messages in flight are refused."""
+_CROWDED_AT: Final = 0.25
+"""The part of a limit that messages may take, in addition, while they wait for credit; beyond it few may wait."""
 
 
 class MemoryUse:
@@ -26,16 +28,21 @@ class MemoryUse:
     Attributes:
         octets: of all messages, approximately.
         partial_octets: those of messages that have arrived only in part.
+        waiting_octets: those of messages that wait for credit, in dialects whose senders know no credit.
         stopped: whether senders are stopped.
+        crowded: whether each connection may add only little, because much waits for credit.
     """
 
     def __init__(self, limit: int | None) -> None:
         self.octets: int = 0
         self.partial_octets: int = 0
+        self.waiting_octets: int = 0
         self.stopped: bool = False
+        self.crowded: bool = False
         self._stop_at = math.inf if limit is None else limit
         self._resume_at = self._stop_at * _RESUME_AT
         self._refuse_at = self._stop_at * _REFUSE_AT
+        self._crowded_at = self._stop_at * _CROWDED_AT
 
     @property
     def refuses(self) -> bool:
@@ -43,20 +50,39 @@ class MemoryUse:
         return self.octets > self._refuse_at
 
     @property
+    def all_octets(self) -> int:
+        """Of all messages, also of those that have arrived only in part and of those that wait for credit."""
+        return self.octets + self.partial_octets + self.waiting_octets
+
+    @property
     def full(self) -> bool:
-        """Whether messages take too much memory together with those that have arrived only in part."""
-        return self.octets + self.partial_octets > self._refuse_at
+        """Whether messages that have arrived only in part take too much memory, together with others."""
+        return max(self.octets, self.waiting_octets) + self.partial_octets > self._refuse_at
 
     @property
     def due(self) -> bool:
         """Whether senders are to be stopped, or to go on."""
         return self.octets <= self._resume_at if self.stopped else self.octets >= self._stop_at
 
+    @property
+    def crowding_due(self) -> bool:
+        """Whether `crowded` is to change."""
+        if self.crowded:
+            return self.waiting_octets <= self._crowded_at * _RESUME_AT
+        return self.waiting_octets > self._crowded_at
+
     def turn(self) -> bool:
         """Change `stopped` if that is due; return whether it changed."""
         if not self.due:
             return False
         self.stopped = not self.stopped
+        return True
+
+    def turn_crowded(self) -> bool:
+        """Change `crowded` if that is due; return whether it changed."""
+        if not self.crowding_due:
+            return False
+        self.crowded = not self.crowded
         return True
 
 
@@ -132,6 +158,12 @@ class Account:
         memory = self.memory
         memory.octets += octets
         if memory.due:
+            self._on_due(self)
+
+    def count_waiting(self, octets: int) -> None:
+        """Count `octets` more of messages of the user that wait for credit; a negative number counts less."""
+        self.memory.waiting_octets += octets
+        if self.memory.crowding_due:
             self._on_due(self)
 
     def regulate(self) -> bool:

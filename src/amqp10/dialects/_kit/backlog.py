@@ -15,6 +15,8 @@ MAX_AHEAD: Final = 1 << 24
 The limit is high because what makes room may come behind those octets: a peer may publish and consume on one
 connection, and its settlements have to be read.
 """
+LITTLE_AHEAD: Final = 1 << 20
+"""The same, while the messages that wait on all connections of the server take too much memory."""
 ITEM: Final = 256
 """Octets that each item counts for in addition to its content."""
 
@@ -51,6 +53,7 @@ class Backlog:
         self._most_items = most_items
         self._throttled = False
         self._largest = largest
+        self._most = MAX_AHEAD
         self._newest = 0  # weight of the last message; it began while there was room, so it is not counted
         self._over = False
         self._moved = False  # whether something was taken since `stands` was last called
@@ -65,6 +68,7 @@ class Backlog:
         """Count `items` and `octets` more that wait, fewer if negative. `continues`: they are of the last message."""
         self.items += items
         self.octets += octets
+        self._engine.count_waiting(self.weight(octets, items))
         if items > 0:
             newest = self.weight(octets, items) + (self._newest if continues else 0)
             self._newest = newest if self._largest is None else min(newest, self.weight(self._largest))
@@ -72,9 +76,18 @@ class Backlog:
             self._moved = True
         if self._over:
             return
-        self._engine.reading = self.weight(self.octets, self.items) - self._newest < MAX_AHEAD
+        self._read_or_not()
         if self._ask is not None:
             self._notify(self._ask)
+
+    def read_ahead(self, *, far: bool) -> None:
+        """Stop reading when `MAX_AHEAD` octets wait; not `far`: when `LITTLE_AHEAD` do."""
+        self._most = MAX_AHEAD if far else LITTLE_AHEAD
+        if not self._over:
+            self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        self._engine.reading = self.weight(self.octets, self.items) - self._newest < self._most
 
     def _notify(self, ask: Callable[[bool], None]) -> None:
         if self._throttled:

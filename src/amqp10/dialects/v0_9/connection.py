@@ -76,6 +76,9 @@ class Connection(Dispatcher, ABC):
     def block(self, whose: str, reason: str | None) -> None:  # what only servers say
         """Note the reason of `whose` for which no messages are taken at present; None if that reason is gone."""
 
+    def read_ahead(self, *, far: bool) -> None:  # what only servers do
+        """See `Engine.read_ahead`."""
+
     def write(self, method: Method) -> None:
         step, _ = self.steps.get(type(method), NO_STEPS)
         if step is not None:

@@ -129,6 +129,10 @@ class V09Engine(EngineBase[ConnectionState]):
         if not self.over:
             self.connection.block("the owner's", reason)
 
+    def read_ahead(self, *, far: bool) -> None:
+        if not self.over:
+            self.connection.read_ahead(far=far)
+
     def begin(self, terms: SessionTerms | None = None) -> Session:
         if not self.opened:
             raise LocalProtocolError("the connection is not open")

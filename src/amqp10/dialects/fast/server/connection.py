@@ -85,7 +85,7 @@ class ServerEngine(FastEngine):
         self.channels: dict[int, EngineChannel] = {}
         self.handles: dict[int, EngineHandle] = {}
         self._login = ServerLogin(authenticator)
-        self.uncommitted = 0
+        self.uncommitted: int = 0
         self._open_tag = 0
         self.backlog: Backlog = Backlog(self)
         self._deferred: list[Command] = []  # closes that wait for the messages held before them
@@ -248,6 +248,14 @@ class ServerEngine(FastEngine):
             deferred, self._deferred = self._deferred, []
             for command in deferred:
                 self.guard(lambda command=command: self.receive(command, b""))  # type: ignore[misc]
+
+    def count_uncommitted(self, change: int) -> bool:
+        """Count `change` more octets of messages in uncommitted transactions; return whether there is room for them."""
+        self.uncommitted += change
+        return self.count_partial(change)
+
+    def read_ahead(self, *, far: bool) -> None:
+        self.backlog.read_ahead(far=far)
 
     def _owed(self) -> bool:
         return any(session.unacknowledged for session in self.channels.values())

@@ -243,13 +243,13 @@ class ServerHandle(Dispatcher, Machine[HandleState]):
         """
         self.coming = assembly
         self.session.sending = self if assembly is not None else None
-        others = self.engine.partial - self._weight
+        others = self.engine.partial - self.engine.uncommitted - self._weight
         weight = assembly.weight if assembly is not None else 0
         fits = self.engine.count_partial(weight - self._weight)
         self._weight = weight
         if not fits:
             raise RemoteProtocolError(NO_ROOM, "amqp:resource-limit-exceeded")
-        if assembly is not None and others and self.engine.partial > MAX_PARTIAL:
+        if assembly is not None and others and others + weight > MAX_PARTIAL:
             raise RemoteProtocolError(
                 f"more than {MAX_PARTIAL} octets of incomplete messages", "amqp:resource-limit-exceeded"
             )

@@ -31,6 +31,9 @@ class ServerSessionEngine(EndpointEngine, Protocol):
     channels: dict[int, EngineChannel]
     handles: dict[int, EngineHandle]
 
+    def count_uncommitted(self, change: int) -> bool:
+        """Count `change` more octets of messages in uncommitted transactions; return whether there is room for them."""
+
     def in_portions(
         self, numbers: Sequence[int], settle: Callable[[Sequence[int]], None], then: Callable[[], None]
     ) -> None:

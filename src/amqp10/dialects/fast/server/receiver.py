@@ -201,6 +201,10 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         if not self.ended:
             self._handle.close(error)
 
+    def over(self, closed: bool, cause: AmqpError | None) -> None:
+        self.drop_over_credit()
+        super().over(closed, cause)
+
     def leave(self, closed: bool | None, cause: AmqpError | None) -> None:
         """Tell the owner that the client has left; the owner can still settle the messages that it has received."""
         self.drop_over_credit()

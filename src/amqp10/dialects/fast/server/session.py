@@ -154,14 +154,16 @@ class ServerSession(Dispatcher, SessionEndpoint):
         """Keep a message until its transaction is committed; end the channel if the transaction grows too large."""
         self.work.sent.append((link, payload, message_format))
         self.work.octets += len(payload)
-        self.engine.uncommitted += len(payload)
+        fits = self.engine.count_uncommitted(len(payload))
         if self.engine.uncommitted > MAX_OCTETS or len(self.work.sent) > MAX_MESSAGES:
             self.end(too_much())
+        elif not fits:
+            self.end(Error(Symbol("amqp:resource-limit-exceeded"), "no memory is left for uncommitted transactions"))
 
     def _take_work(self) -> ChannelWork:
         """Take the work since the last commit, so that the next commit begins with none of it."""
         work, self.work = self.work, ChannelWork()
-        self.engine.uncommitted -= work.octets
+        self.engine.count_uncommitted(-work.octets)
         return work
 
     def _is_transacted(self, command: ChannelCommit | ChannelRollback) -> bool:
@@ -260,5 +262,6 @@ class ServerSession(Dispatcher, SessionEndpoint):
         self.engine.channels.pop(self.id, None)
 
     def over(self, cause: AmqpError | None) -> None:
+        self._take_work()
         super().over(cause)
         self.engine.channels.pop(self.id, None)

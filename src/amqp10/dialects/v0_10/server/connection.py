@@ -126,6 +126,9 @@ class ServerEngine(V010Engine):
         # If much waits, publishers are asked to stop; if too much waits, the engine reads no more.
         self.backlog.add(messages, octets)
 
+    def read_ahead(self, *, far: bool) -> None:
+        self.backlog.read_ahead(far=far)
+
     def block(self, reason: str | None) -> None:
         self._stop("the owner's", reason is not None)
 

@@ -183,6 +183,9 @@ class ServerConnection(Connection):
     def _ask(self, stop: bool) -> None:
         self.block("our own", "more is waiting than there is room for" if stop else None)
 
+    def read_ahead(self, *, far: bool) -> None:
+        self.backlog.read_ahead(far=far)
+
     @property
     def blocking_channels(self) -> bool:
         """Return whether the client may send no messages, and has to be told so on each channel."""
