@@ -73,6 +73,7 @@ class Database:
         try:
             self._check(path, form)
             self._identity = os.stat(file)
+            self._log_identity = self._stat_log()
         except sqlite3.Error as error:
             self.close()
             raise StoreError(f"{path}: {_reason(error, form)}") from error
@@ -157,23 +158,47 @@ class Database:
             return value
 
     def begin(self) -> None:
+        if self._log_is_gone() and self._is_here():
+            self._make_log_again()
         self.run("BEGIN")
 
     def commit(self) -> None:
         """Write the transaction to the disk. Another thread may call this.
 
-        SQLite would go on writing a file that was removed, and everything in it would be gone with the process.
+        SQLite would go on writing a file or a log that was removed, and what is written there would be gone with the
+        process.
         """
-        self._check_place()
+        if not self._is_here():
+            raise sqlite3.OperationalError("the file was moved or removed while it was open: put it back")
+        if self._log_is_gone():
+            raise sqlite3.OperationalError("the log was removed while it was open; the next commit makes it again")
         self.run("COMMIT")
 
-    def _check_place(self) -> None:
+    def _is_here(self) -> bool:
         try:
-            here = os.path.samestat(os.stat(self._file), self._identity)
+            return os.path.samestat(os.stat(self._file), self._identity)
         except OSError:
-            here = False
-        if not here:
-            raise sqlite3.OperationalError("the file was moved or removed while it was open: put it back")
+            return False
+
+    def _stat_log(self) -> os.stat_result | None:
+        try:
+            return os.stat(f"{os.path.realpath(self._file)}-wal")  # SQLite follows links
+        except OSError:
+            return None
+
+    def _log_is_gone(self) -> bool:
+        there = self._stat_log()
+        before = self._log_identity
+        return before is not None and (there is None or not os.path.samestat(there, before))
+
+    def _make_log_again(self) -> None:
+        """Copy the log, which SQLite still reads, into the file, and begin another log."""
+        with closing(self.run("PRAGMA wal_checkpoint(TRUNCATE)")) as cursor:
+            busy, _, _ = cursor.fetchone()
+        if busy or self.pragma("journal_mode = DELETE") != "delete" or self.pragma("journal_mode = WAL") != "wal":
+            raise sqlite3.OperationalError("the log was removed while it was open, and cannot be made again")
+        self.pragma("user_version")  # SQLite makes the log when it first reads
+        self._log_identity = self._stat_log()
 
     def rollback(self) -> None:
         # Some errors have already rolled back.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -94,6 +95,75 @@ def test_another_version(path: str) -> None:
         database.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="the store of a broker, of version 99; this is version 7"):
         StoreFile(path)
+
+
+def put(file: StoreFile, number: int) -> None:
+    file.put(MessageRow, [MessageRow(number, 1, 0, 0, False, None, b"", None, None)])
+
+
+def numbers_after_kill(path: str, elsewhere: Path) -> list[int]:
+    """The messages that a process would find if the one that has the file open were killed now."""
+    elsewhere.mkdir()
+    for each in (path, f"{path}-wal"):
+        if os.path.exists(each):
+            shutil.copy(each, elsewhere)
+    with closing(StoreFile(str(elsewhere / Path(path).name))) as file:
+        return [message.number for message in file.rows(MessageRow)]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_log_was_removed(path: str, tmp_path: Path, replaced: bool, linked: bool) -> None:
+    """Nothing is committed into a log that is gone with the process: the next one begins with what was in that."""
+    name = path
+    if linked:
+        name = str(tmp_path / "link")
+        os.symlink(path, name)
+    log = Path(f"{path}-wal")
+
+    def remove() -> None:
+        log.unlink()
+        if replaced:
+            log.touch()
+
+    with closing(StoreFile(name)) as file:
+        file.begin()
+        put(file, 1)
+        file.commit()
+        remove()
+        file.begin()
+        put(file, 2)
+        file.commit()
+        assert numbers_after_kill(path, tmp_path / "first") == [1, 2]
+        file.begin()
+        put(file, 3)
+        remove()
+        with pytest.raises(sqlite3.OperationalError, match="the log was removed while it was open"):
+            file.commit()
+        file.rollback()
+        file.begin()
+        put(file, 4)
+        file.commit()
+        assert numbers_after_kill(path, tmp_path / "second") == [1, 2, 4]
+    with closing(StoreFile(name)) as file:
+        assert [message.number for message in file.rows(MessageRow)] == [1, 2, 4]
+
+
+def test_the_log_cannot_be_made_again(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no room to copy it, nothing is committed, and nothing is lost: it is tried again."""
+    with closing(StoreFile(path)) as file:
+        file.begin()
+        put(file, 1)
+        file.commit()
+        os.unlink(f"{path}-wal")
+        with monkeypatch.context() as patch:
+            patch.setattr(file, "pragma", lambda name: "wal")
+            with pytest.raises(sqlite3.OperationalError, match="and cannot be made again"):
+                file.begin()
+        file.begin()
+        put(file, 2)
+        file.commit()
+        assert numbers_after_kill(path, tmp_path / "killed") == [1, 2]
 
 
 FORKS = """
