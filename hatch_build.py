@@ -1,4 +1,6 @@
-"""What is made for a wheel: its bill of materials, and the compiled part where AMQP10_COMPILE=1 asks for it.
+"""What is made for a package: its README and addresses, and for a wheel its bill of materials and its compiled part.
+
+AMQP10_COMPILE=1 asks for the compiled part.
 
 Where the compiled part cannot be made, the wheel has none. The modules below are compiled by Cython from the same
 sources that run without it, with what their .pxd files know of them beside. The two _fast.pyx have what is done with
@@ -18,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 COMPILED = (
     "engine/_deliveries",
@@ -28,6 +31,37 @@ COMPILED = (
     "types/_fast",
 )
 DIRECTIVES = {"annotation_typing": False, "binding": True, "language_level": "3"}
+
+
+_LINK = re.compile(r"(!?)(\[[^]]*\])\((?![a-z]+:|#)([^)\s]+)\)")
+"""An image or a link of the README to a file of the repository."""
+
+
+class Addresses(MetadataHookInterface):
+    """Adds the README, and where the project is, which only its workflow knows: GitHub tells it the repository.
+
+    An index shows the README without the files beside it: there its links lead to the repository.
+    """
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        text = Path(self.root, "README.md").read_text("utf-8")
+        metadata["urls"] = {}
+        server, repository = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+        if server and repository:
+            at = f"{server}/{repository}"
+            tag = f"v{metadata['version']}"
+            text = _LINK.sub(
+                lambda found: f"{found[1]}{found[2]}({at}/{'raw' if found[1] else 'blob'}/{tag}/{found[3]})", text
+            )
+            metadata["urls"] = {
+                "Source": at,
+                "Documentation": f"{at}/blob/{tag}/docs/index.md",
+                "Changelog": f"{at}/blob/{tag}/CHANGELOG.md",
+                "Issues": f"{at}/issues",
+            }
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 class WheelParts(BuildHookInterface[Any]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tomllib
 import venv
 import zipfile
 from email import message_from_bytes
+from email.message import Message
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
@@ -26,10 +28,11 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def build(source: Path, target: str, folder: Path) -> Path:
+def build(source: Path, target: str, folder: Path, **variables: str) -> Path:
     """Build one package as `python -m build` does, but in this environment, so that nothing is downloaded."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")} | variables
+    done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (built,) = folder.iterdir()
     return built
@@ -70,11 +73,13 @@ def test_contents(sdist: Path, wheel: Path) -> None:
     assert not [name for name in inside if name.startswith((".venv", "site/", "dist/")) or "__pycache__" in name]
 
 
+def metadata(wheel: Path) -> Message:
+    return message_from_bytes(zipfile.ZipFile(wheel).read(f"amqp10-{amqp10.__version__}.dist-info/METADATA"))
+
+
 def test_metadata(wheel: Path) -> None:
     """It names its version, its license, its Pythons and its dependencies."""
-    found = message_from_bytes(
-        zipfile.ZipFile(wheel).read(f"amqp10-{amqp10.__version__}.dist-info/METADATA"),
-    )
+    found = metadata(wheel)
     assert (found["Name"], found["Version"]) == ("amqp10", amqp10.__version__)
     assert (found["License-Expression"], found["License-File"]) == ("Apache-2.0", "LICENSE")
     assert found["Requires-Python"] == ">=3.11"
@@ -83,6 +88,30 @@ def test_metadata(wheel: Path) -> None:
     assert found["Keywords"]
     assert set(found.get_all("Classifier", [])) == set(PROJECT["classifiers"])
     assert set(found.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
+
+
+def test_addresses(wheel: Path, tmp_path: Path) -> None:
+    """Where GitHub says which repository it is, the package names it, and each link of the README leads there."""
+    readme = (ROOT / "README.md").read_text()
+    here = metadata(wheel)
+    assert here.get_all("Project-URL") is None
+    assert here.get_payload() == readme
+    variables = {"GITHUB_SERVER_URL": "https://github.example", "GITHUB_REPOSITORY": "someone/amqp10"}
+    at, tag = "https://github.example/someone/amqp10", f"v{amqp10.__version__}"
+    found = metadata(build(ROOT, "wheel", tmp_path, **variables))
+    assert found.get_all("Project-URL") == [
+        f"Source, {at}",
+        f"Documentation, {at}/blob/{tag}/docs/index.md",
+        f"Changelog, {at}/blob/{tag}/CHANGELOG.md",
+        f"Issues, {at}/issues",
+    ]
+    text = str(found.get_payload())
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) == len(re.findall(r"\]\(([^)]+)\)", readme)) > 20
+    assert all(link.startswith("https://") for link in links)
+    assert f"![CPU of each client for a message, real and small messages]({at}/raw/{tag}/docs/images/" in text
+    for path in re.findall(rf"\]\({at}/(?:raw|blob)/{tag}/([^)#]+)", text):
+        assert (ROOT / path).is_file()
 
 
 def test_bill_of_materials(wheel: Path) -> None:
