@@ -266,6 +266,36 @@ async def test_uncertain(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapt
     assert len(records(caplog, "messages_uncertain")) == 1
 
 
+@pytest.mark.parametrize(("on_lost", "event"), [("raise", "messages_uncertain"), ("resend", "messages_repeated")])
+async def test_request_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, on_lost: Any, event: str
+) -> None:
+    """A request that is not to be sent a second time is told as uncertain, and not as sent again."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection:
+        hosts.prepare = forgetful
+        hosts.peer.outcome = None
+        async with connection.requester("service", reply_to="replies", on_lost=on_lost) as requester:
+            with anyio.move_on_after(60) as waiting:
+                async with anyio.create_task_group() as tasks:
+
+                    async def lose() -> None:
+                        await until(lambda: hosts.peer.received)
+                        await hosts.cut()
+                        if on_lost == "resend":
+                            await until(lambda: len(hosts.peers) == 2 and hosts.peer.received)
+                            waiting.cancel()
+
+                    tasks.start_soon(lose)
+                    try:
+                        await requester.request("x")
+                    except DeliveryUncertain:
+                        assert on_lost == "raise"
+    counts = connection.health().counts
+    names = ("messages_uncertain", "messages_repeated")
+    assert {name: counts[name] for name in names if name in counts} == {event: 1}
+    assert len(records(caplog, event)) == 1
+
+
 async def test_came_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """One line says how many deliveries went back to the peer with a link that was lost."""
     async with hosting(monkeypatch) as hosts:

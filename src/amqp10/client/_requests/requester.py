@@ -43,11 +43,13 @@ class Waiting(Repeating):
             there is another; or the request itself was lost.
         sure: it did not arrive.
         once: it is part of a transaction, so its work must not be done twice, and a reply that is lost comes no more.
+        at_most_once: it is sent again only if it surely did not arrive; always so in a transaction.
     """
 
-    __slots__ = ("_new_signal", "failure", "lost", "news", "once", "reply", "sure")
+    __slots__ = ("_new_signal", "at_most_once", "failure", "lost", "news", "once", "reply", "sure")
 
-    def __init__(self, new_signal: Callable[[], Signal], *, once: bool) -> None:
+    def __init__(self, new_signal: Callable[[], Signal], *, once: bool, at_most_once: bool) -> None:
+        self.at_most_once = once or at_most_once
         self.reply: Message | None = None
         self.failure: DecodeError | None = None
         self.lost = self.sure = False
@@ -58,9 +60,10 @@ class Waiting(Repeating):
     def set(self) -> None:
         self.news.set()
 
-    def repeat(self, *, sure: bool) -> None:
+    def repeat(self, *, sure: bool) -> bool:
         self.lost, self.sure = True, sure
         self.news.set()
+        return sure or not self.at_most_once
 
     async def wait(self, pump: Pump) -> None:
         """Wait for what there is to look at, on the connection that the request went out on."""
@@ -270,7 +273,10 @@ class Requester:
         keys = {key_of(request.correlation_id), key_of(request.message_id)}
         replies = core_of(self.replies)
         sender = core_of(self.sender)
-        table, waiting = replies.waiting, Waiting(sender.new_signal, once=transaction is not None)
+        recovery = replies.connection.recovery
+        on_lost = self._on_lost or (recovery.settings.on_uncertain if recovery is not None else None)
+        waiting = Waiting(sender.new_signal, once=transaction is not None, at_most_once=on_lost == "raise")
+        table = replies.waiting
         await replies.ready()
         if any(key in table for key in keys):
             raise LocalProtocolError(
@@ -297,9 +303,7 @@ class Requester:
         """Return to send the request again, or raise: its reply cannot come, or it may not have arrived."""
         replies = core_of(self.replies)
         await replies.ready()
-        recovery = replies.connection.recovery
-        assert recovery is not None
-        if not waiting.sure and (waiting.once or (self._on_lost or recovery.settings.on_uncertain) == "raise"):
+        if waiting.at_most_once and not waiting.sure:
             raise DeliveryUncertain(
                 "the connection was lost, and the request may or may not have been processed"
             ) from (replies.loss or core_of(self.sender).loss)

@@ -69,8 +69,15 @@ class Repeating:
     def set(self) -> None:
         """Check again: the receiver sent a state, or the link is over."""
 
-    def repeat(self, *, sure: bool) -> None:
-        """Act on the loss of the delivery with its link; `sure`: it certainly did not arrive."""
+    def repeat(self, *, sure: bool) -> bool | None:
+        """Act on the loss of the delivery with its link, and return whether the message will be sent again.
+
+        None: nobody waits for it any longer.
+
+        Args:
+            sure: the delivery certainly did not arrive.
+        """
+        return None
 
 
 class DeliverySender(Protocol):

@@ -98,8 +98,9 @@ class SenderResumption:
             if isinstance(delivery.waiter, Repeating):
                 link.forget(delivery)  # the waiter sends a new message itself
                 sender.last = None if sender.last is delivery else sender.last
-                repeated += 1
-                delivery.waiter.repeat(sure=not delivery.handed_over)
+                again = delivery.waiter.repeat(sure=not delivery.handed_over)
+                repeated += again is True
+                uncertain += again is False
             elif delivery.streamed or (delivery.handed_over and not resend):
                 link.forget(delivery)
                 error = DeliveryUncertain(
