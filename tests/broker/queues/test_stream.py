@@ -337,6 +337,7 @@ class TestStore:
         with closing(sqlite3.connect(path)) as database:
             database.execute("ALTER TABLE messages DROP COLUMN place")
             database.execute("DROP TABLE records")
+            database.execute("DROP TABLE clock")
             database.execute("PRAGMA user_version = 5")
             database.commit()
         life = begin()

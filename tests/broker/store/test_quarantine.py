@@ -46,6 +46,7 @@ def rich(life: Life) -> None:
     queue.reserve(posted)
     work = Work({queue: [posted]}, [(queue, held, ACCEPTED)])
     assert vhost.prepared.prepare("u", BRANCH, Prepared(work))  # type: ignore[arg-type]
+    life.clock.jumped += 1000
     life.store.commit()
 
 
@@ -99,6 +100,10 @@ DAMAGE = {
         "UPDATE nodes SET kind = 'river' WHERE name = 's'",
         "UPDATE nodes SET name = x'ff' WHERE name = 'topic.t'",
         "UPDATE nodes SET name = CAST(x'ff' AS TEXT) WHERE name = 'q'",
+    ),
+    "clock": (
+        "UPDATE clock SET ahead = 'late'",
+        "UPDATE clock SET ahead = 9e999",
     ),
     "declarations": (
         "UPDATE declarations SET number = number + 50",

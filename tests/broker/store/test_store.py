@@ -217,6 +217,36 @@ def test_time_goes_on(begin: Begin, clock: Clock) -> None:
     ]
 
 
+@pytest.mark.parametrize("jump", [-100_000.0, 100_000.0])
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_time_of_day_jumps(begin: Begin, clock: Clock, jump: float, closed: bool) -> None:
+    """A message lives as long as it was to live: a clock that was wrong and is put right ends it no sooner or later."""
+    life = begin()
+    life.put("long", ttl=timedelta(seconds=100))
+    life.put("short", ttl=timedelta(seconds=10))
+    life.store.commit()
+    clock.jumped += jump
+    clock.now += 5
+    if closed:
+        life.store.close()
+    else:
+        life.put("later", ttl=timedelta(seconds=100))
+        life.store.commit()
+    clock.now += 30
+    for _ in range(2):
+        life = begin()
+        life.vhost.expire()
+        assert life.messages()[0].ttl == timedelta(seconds=65)
+        assert life.bodies() == (["long"] if closed else ["long", "later"])
+    clock.now += 64
+    life = begin()
+    life.vhost.expire()
+    assert life.bodies() == (["long"] if closed else ["long", "later"])
+    clock.now += 2
+    life.vhost.expire()
+    assert life.bodies() == ([] if closed else ["later"])
+
+
 def test_other_formats(begin: Begin) -> None:
     """A message of a format that nobody here can read is kept as if it were durable, as it came."""
     life = begin()

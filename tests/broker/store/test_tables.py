@@ -93,7 +93,7 @@ def test_another_version(path: str) -> None:
     StoreFile(path).close()
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="the store of a broker, of version 99; this is version 7"):
+    with pytest.raises(StoreError, match="the store of a broker, of version 99; this is version 8"):
         StoreFile(path)
 
 

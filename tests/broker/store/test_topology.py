@@ -119,7 +119,7 @@ def test_a_store_of_the_first_version(tmp_path: Path) -> None:
     path = str(tmp_path / "store")
     StoreFile(path).close()
     with closing(sqlite3.connect(path)) as database:
-        for table in ("declarations", "exchanges", "bindings", "branches", "work", "quarantine", "records"):
+        for table in ("declarations", "exchanges", "bindings", "branches", "work", "quarantine", "records", "clock"):
             database.execute(f"DROP TABLE {table}")
         database.execute("ALTER TABLE messages DROP COLUMN place")
         database.execute("ALTER TABLE messages DROP COLUMN arrived")
@@ -133,7 +133,7 @@ def test_a_store_of_the_first_version(tmp_path: Path) -> None:
         assert list(file.rows(ExchangeRow)) == []
         assert list(file.rows(MessageRow)) == [(2, 1, 0, 0, 0, None, b"\0", None, None)]
         assert list(file.rows(BranchRow)) == []
-        assert file.pragma("user_version") == 7
+        assert file.pragma("user_version") == 8
 
 
 @pytest.mark.parametrize("arguments", [None, {"x-max-length": 5}])

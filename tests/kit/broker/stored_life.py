@@ -29,7 +29,7 @@ class Life:
             raise
 
     def wall(self) -> float:
-        return DAY + self.clock.now
+        return DAY + self.clock.now + self.clock.jumped
 
     def queue(self, name: str = "q") -> Queue:
         node = self.vhost.declare(name, "queue")

@@ -7,6 +7,7 @@ quarantine with its content, and logged; all other rows are restored.
 from __future__ import annotations
 
 import logging
+import math
 import sqlite3
 import time
 from collections import Counter, defaultdict
@@ -33,6 +34,7 @@ from .changes import StoredQueue
 from .tables import (
     BindingRow,
     BranchRow,
+    ClockRow,
     DeclarationRow,
     DeliveryRow,
     ExchangeRow,
@@ -106,6 +108,7 @@ class Loading:
                 "no number is left for new rows"
             )
         store.number(above=highest)
+        self._each(ClockRow, self._jumped)
         self._each(QuarantineRow, self._quarantine)
         self._each(DeclarationRow, self._read_declaration)
         self._each(NodeRow, self._node)
@@ -272,8 +275,15 @@ class Loading:
         self._nodes[row.number] = lasting.queue
 
     def _moment(self, time_of_day: float | None) -> float | None:
-        """Return a time of day on the broker's clock."""
-        return None if time_of_day is None else self._now + max(-_FAR, min(_FAR, time_of_day - self._wall()))
+        """Return a time of day of the store on the broker's clock."""
+        if time_of_day is None:
+            return None
+        return self._now + max(-_FAR, min(_FAR, self._store.moment(time_of_day) - self._now))
+
+    def _jumped(self, row: ClockRow) -> None:
+        if not math.isfinite(row.ahead):
+            raise ValueError(f"{row.ahead} is not a number of seconds")
+        self._store.jumped(row.ahead)
 
     # Messages
 

@@ -40,6 +40,7 @@ from .links import StoredLinks
 from .tables import (
     BindingRow,
     BranchRow,
+    ClockRow,
     DeclarationRow,
     DeliveryRow,
     ExchangeRow,
@@ -78,6 +79,9 @@ RETRY = 1.0
 
 AT_ONCE = 5000
 """Rows that are written in one pass of the event loop, about 10 ms; a commit of more has others' turns between them."""
+
+JUMP = 1.0
+"""Seconds by which the time of day and the broker's clock must come apart for a jump of the time of day."""
 
 LOOK_AGAIN = 1.0
 """Seconds between two checks of the free space while it is low."""
@@ -146,6 +150,8 @@ class Store:
         self.quarantine: StoredQuarantine = StoredQuarantine(self)
         self._clock = clock
         self._wall = wall
+        self._ahead = 0.0  # seconds by which the time of day has jumped
+        self._begun_at = wall() - clock()  # the store's time of day at zero of the broker's clock
         self._numbers = itertools.count(1)
         self._committed = 0  # the value of `noted` at the last commit
         self._writing: Changes | None = None
@@ -352,7 +358,10 @@ class Store:
         self._under_way += self._coming
         self._coming = 0
         come, marked, gone = [], [], []
-        rewritten, passed = changes.rewritten, self._wall() - self._clock()
+        if self._has_jumped():
+            self._ahead = self._wall() - self._clock() - self._begun_at
+            changes.rows.append(ClockRow(1, self._ahead))
+        rewritten, begun_at = changes.rewritten, self._begun_at
         for entry, journal in changes.messages.items():
             if journal.dropped:
                 continue
@@ -371,7 +380,7 @@ class Store:
                         entry.message_format,
                         entry.failures,
                         not entry.available,
-                        None if expires is None else passed + expires,
+                        None if expires is None else begun_at + expires,
                         entry.payload,
                         arrived,
                         None if arrived is None else entry.position,
@@ -422,7 +431,20 @@ class Store:
         )
 
     def _time_of_day(self, moment: float | None) -> float | None:
-        return None if moment is None else self._wall() + (moment - self._clock())
+        """Return a moment of the broker's clock as the store's time of day, which never jumps."""
+        return None if moment is None else self._begun_at + moment
+
+    def jumped(self, ahead: float) -> None:
+        """Go on from an earlier run, by whose end the time of day had jumped ahead, in seconds."""
+        self._ahead = ahead
+        self._begun_at -= ahead
+
+    def moment(self, time_of_day: float) -> float:
+        """Return the store's time of day as a moment of the broker's clock."""
+        return time_of_day - self._begun_at
+
+    def _has_jumped(self) -> bool:
+        return abs(self._wall() - self._clock() - self._begun_at - self._ahead) > JUMP
 
     def _succeeded(self) -> None:
         changes, self._writing = self._writing, None
@@ -454,7 +476,7 @@ class Store:
     def close(self) -> None:
         """Write all changes, and close the file."""
         try:
-            if self.changes:
+            if self.changes or self._has_jumped():
                 self.commit()
         except Exception:
             pass  # it is logged, and no peer was told of these changes

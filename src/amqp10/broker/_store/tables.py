@@ -67,10 +67,15 @@ _RECORDS: Final = """
             content BLOB NOT NULL,
             UNIQUE (owner, key));"""
 
+_CLOCK: Final = """
+        CREATE TABLE clock (
+            number INTEGER PRIMARY KEY,
+            ahead REAL NOT NULL);"""
+
 _FORMAT: Final = Format(
     "the store of a broker",
     application=0x616D7170,  # "amqp"
-    version=7,
+    version=8,
     upgrades={
         1: _TOPOLOGY,
         2: "ALTER TABLE messages ADD COLUMN arrived REAL;",
@@ -78,6 +83,7 @@ _FORMAT: Final = Format(
         4: _QUARANTINE,
         5: "ALTER TABLE messages ADD COLUMN place INTEGER;",
         6: _RECORDS,
+        7: _CLOCK,
     },
     schema="""
         CREATE TABLE nodes (
@@ -122,7 +128,8 @@ _FORMAT: Final = Format(
     + _TOPOLOGY
     + _BRANCHES
     + _QUARANTINE
-    + _RECORDS,
+    + _RECORDS
+    + _CLOCK,
 )
 
 _CACHE: Final = 16_384
@@ -277,6 +284,16 @@ class QuarantineRow(NamedTuple):
     content: bytes | None
 
 
+class ClockRow(NamedTuple):
+    """The seconds by which the time of day has jumped ahead, in all, since the store was made.
+
+    Moments in the rows of messages, subscriptions and work are by a time of day that has never jumped.
+    """
+
+    number: int
+    ahead: float
+
+
 _TABLES: Final[dict[type[tuple[Any, ...]], tuple[str, str]]] = {
     NodeRow: ("nodes", "number"),
     DeclarationRow: ("declarations", "number"),
@@ -290,6 +307,7 @@ _TABLES: Final[dict[type[tuple[Any, ...]], tuple[str, str]]] = {
     WorkRow: ("work", "branch, place"),
     QuarantineRow: ("quarantine", "number"),
     RecordRow: ("records", "owner, key"),
+    ClockRow: ("clock", "number"),
 }
 """The table of each kind of row, and the columns that give the order in which its rows are read."""
 _INSERTS: Final = {
