@@ -69,6 +69,7 @@ class Database:
         self.run_many = self._connection.executemany
         self._connection.text_factory = _text
         self._file = file
+        self._log = f"{os.path.realpath(file)}-wal"  # SQLite follows links
         _open.add(self)
         try:
             self._check(path, form)
@@ -176,20 +177,26 @@ class Database:
 
     def _is_here(self) -> bool:
         try:
-            return os.path.samestat(os.stat(self._file), self._identity)
+            there = os.stat(self._file)
         except OSError:
             return False
+        return there.st_ino == self._identity.st_ino and there.st_dev == self._identity.st_dev
 
     def _stat_log(self) -> os.stat_result | None:
         try:
-            return os.stat(f"{os.path.realpath(self._file)}-wal")  # SQLite follows links
+            return os.stat(self._log)
         except OSError:
             return None
 
     def _log_is_gone(self) -> bool:
-        there = self._stat_log()
         before = self._log_identity
-        return before is not None and (there is None or not os.path.samestat(there, before))
+        if before is None:
+            return False
+        try:
+            there = os.stat(self._log)
+        except OSError:
+            return True
+        return there.st_ino != before.st_ino or there.st_dev != before.st_dev
 
     def _make_log_again(self) -> None:
         """Copy the log, which SQLite still reads, into the file, and begin another log."""
