@@ -16,7 +16,7 @@ from ._queues.node import Taker
 from ._users.users import EVERYTHING, Rights
 
 if TYPE_CHECKING:
-    from ..engine import ConnectionTerms, Engine, Link, Request, SenderLink, SessionTerms
+    from ..engine import ConnectionTerms, Engine, Link, ReceiverLink, Request, SenderLink, SessionTerms
     from ._held_up import HeldUp
     from ._queues.topic import Owner
     from ._services import LinkService
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     from ._users.accounts import Maker
     from ._users.users import Action
     from ._virtual_host_core import VirtualHostCore
+
+
+class PassIsFull(Exception):
+    """Ends a pass in which a peer's messages were copied into many queues; the rest is for the next pass.
+
+    Attributes:
+        link: the link whose messages are not all taken.
+    """
+
+    def __init__(self, link: ReceiverLink) -> None:
+        self.link = link
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,7 @@ class Peer(Protocol):
         tokens: the tokens that the peer has put; None: the broker takes no tokens.
         held_up: the links that have credit and wait for room.
         unread_octets: octets of the answers to its requests that wait for credit.
+        copies_left: copies of its messages that may still come to several queues in this pass (`PassIsFull`).
     """
 
     engine: Engine
@@ -77,6 +89,7 @@ class Peer(Protocol):
     tokens: PeerTokens | None
     held_up: HeldUp
     unread_octets: int
+    copies_left: float
 
     @property
     def owner(self) -> Owner:

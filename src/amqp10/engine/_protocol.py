@@ -135,6 +135,13 @@ class Engine(ABC):
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the transport, in any portions. Never raises for a fault of the peer."""
 
+    def put_off(self, work: Callable[[], None]) -> None:
+        """Begin the next portion of the input with a call of `work`, before anything that was put off earlier.
+
+        The engine is `behind` until then. Without portions it is called at once.
+        """
+        work()
+
     @abstractmethod
     def receive_eof(self) -> None:
         """Note the transport's end. Unless both sides had closed, this is `ConnectionEnded(ConnectionLost(...))`."""

@@ -27,7 +27,7 @@ from amqp10.broker._requests.answers import MAX_OCTETS
 from amqp10.broker._retained.links import LinkKey, ResumableLink, ResumableLinks
 from amqp10.broker._retained.retained import Lifetime
 from amqp10.broker._services import LinkService
-from amqp10.broker._serving import connections, listeners
+from amqp10.broker._serving import connections, listeners, peer_connection
 from amqp10.broker._serving.peer_connection import PeerConnection
 from amqp10.broker._serving.peer_memory import PeerMemory
 from amqp10.broker._serving.transport import PeerTransport

@@ -13,7 +13,9 @@ from ...errors import DecodeError
 from ...messaging import ACCEPTED, RELEASED, Error, Rejected, Released, TransactionalState
 from ...types import Symbol
 from .._errors import Refused
+from .._peer import PassIsFull
 from .._queues.message import QueuedMessage
+from .._queues.topic import Topic
 from .terminus import allows
 from .user_id import check_user_id
 
@@ -91,6 +93,8 @@ class ProducerLink(LinkOwner):
         link, node = self._link, self.destination.only
         if node is None or not node.takes_runs or self._checks_user:  # each message has to be looked at
             link.materialize(link.unmaterialized)
+            if isinstance(node, Topic) and len(node.subscriptions) > 1:
+                self._take_some(len(node.subscriptions))
         self._take_each()
         while link.unmaterialized and node is not None:
             run = link.next_run()
@@ -113,6 +117,25 @@ class ProducerLink(LinkOwner):
             node.take_run(entries)
             self._link.accept_run(len(entries))
         return bool(entries)
+
+    def _take_some(self, copies: int) -> None:
+        """Take some messages; there will be `copies` of each.
+
+        Raises:
+            PassIsFull: the pass has no room for more.
+        """
+        incoming, peer = self._link.incoming, self._peer
+        most = max(1, min(len(incoming), peer.copies_left // copies))
+        later = [incoming.pop() for _ in range(len(incoming) - int(most))]
+        self._take_each()
+        incoming.extend(reversed(later))
+        self._count_copies(int(most) * copies)
+
+    def _count_copies(self, copies: int) -> None:
+        self._peer.copies_left -= copies
+        if self._peer.copies_left <= 0:
+            self.destination.credit_used()
+            raise PassIsFull(self._link)
 
     def _take_each(self) -> None:
         """Route the messages in `incoming` one by one."""
@@ -154,6 +177,8 @@ class ProducerLink(LinkOwner):
                 continue
             # Each queue changes its own entry (position, attempts); they share the bytes.
             self._post(delivery, [(node, entry.copy() if place else entry) for place, node in enumerate(nodes)])
+            if len(nodes) > 1:
+                self._count_copies(len(nodes))
 
     def _refuse_all(self, description: str) -> None:
         incoming = self._link.incoming

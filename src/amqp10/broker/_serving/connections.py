@@ -296,6 +296,7 @@ class Connection:
         self._tasks = anyio.create_task_group()
         self._waiting = False
         self._admitted = False
+        self._going_on = False
         keep_from_children(self, stream)
 
     async def run(self) -> None:
@@ -306,6 +307,9 @@ class Connection:
         async with self._tasks:
             try:
                 await self._pump.run()
+                while self._peer.behind:  # messages that the peer sent before the end
+                    await anyio.lowlevel.checkpoint()
+                    self._peer.go_on()
             finally:
                 if self._peer.is_on(self):
                     self._peer.lost()
@@ -328,6 +332,9 @@ class Connection:
             self._login.succeeded(self.user)
         if self._peer.is_on(self):
             self._peer.handle(events)
+            if self._peer.behind and not self._going_on:
+                self._going_on = True
+                self._tasks.start_soon(self._go_on)
         last = events[-1] if events else None
         if self._admitted and isinstance(last, ConnectionEnded) and _is_fault(last.error):
             user = "" if self.user is None else f" of {self.user!r:.80}"
@@ -338,6 +345,14 @@ class Connection:
             # Messages wait in queues while the output is full, so this output is answers to requests.
             _log.warning("%s asks and does not read; cut off", self._facts.peer)
             self._scope.cancel()
+
+    async def _go_on(self) -> None:
+        """Handle what full passes have left, also while nothing is read: credit may have let messages come."""
+        while self._peer.behind:
+            await anyio.lowlevel.checkpoint()
+            self._peer.go_on()
+            self.wake()
+        self._going_on = False
 
     def wake(self) -> None:
         self._pump.wake()

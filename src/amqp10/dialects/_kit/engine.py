@@ -73,8 +73,19 @@ class EngineBase(TimedEngine, Machine[State]):
         self.left = math.inf if self.portion is None else self.portion
 
     def put_off(self, work: Callable[[], None]) -> None:
-        """End the portion; the next one begins with a call of `work`."""
-        self.put_off_work, self.left, self.behind = work, 0, True
+        then = self.put_off_work
+        self.put_off_work = work if then is None else partial(self._in_turn, work, then)
+        self.left, self.behind = 0, True
+
+    def _in_turn(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """Do two things that were put off, the second in a later portion if the first fills this one."""
+        work()
+        if self.left > 0:
+            then()
+        elif self.put_off_work is None:
+            self.put_off_work = then
+        else:
+            self.put_off_work = partial(self._in_turn, self.put_off_work, then)
 
     def take_up(self) -> bool:
         """Do what was put off, before anything is read; return whether to read on."""
