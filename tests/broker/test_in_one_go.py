@@ -35,10 +35,12 @@ from amqp10.dialects.v0_10.wire.commands import (
     Xid,
 )
 from amqp10.dialects.v0_10.wire.struct import Command
+from amqp10.engine import LinkTerms
+from amqp10.messaging import Message, Source, Target
 
 from ..kit.broker.client_0_9_1 import Client091, published, said
 from ..kit.broker.client_0_10 import Client, octets
-from ..kit.broker.wire import queue_of
+from ..kit.broker.wire import Wire, queue_of
 
 SEEDS = range(40)
 
@@ -121,3 +123,23 @@ def test_in_one_go(dialect: str, seed: int) -> None:
         queue = queue_of(vhost, "q")
         results.append((queue.depth, queue.enqueued, len(client.served.peer.transactions), heard))
     assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("dialect", ["0-9-1", "0-10"])
+def test_closed_in_one_go(dialect: str) -> None:
+    """The first messages of a session come to their queue, although the close of the connection is right behind."""
+    wire = Wire(VirtualHostCore(clock=lambda: 0.0), dialect)
+    wire.server.portion = 2000
+    wire.vhost.declare("q", "queue")
+    link = wire.session.attach_sender(LinkTerms("link", source=Source(), target=Target("q")))
+    wire.turn()
+    for number in range(20):
+        link.send(Message(number).encode(), settled=link.settled_by_sender)
+    wire.client.close()
+    wire.server.receive_data(wire.client.data_to_send())
+    wire.settle_down()
+    while wire.server.behind:
+        wire.server.receive_data(b"")
+        wire.settle_down()
+    assert queue_of(wire.vhost, "q").depth == 20
+    assert wire.over

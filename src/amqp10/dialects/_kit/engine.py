@@ -97,6 +97,13 @@ class EngineBase(TimedEngine, Machine[State]):
         self.behind = not self.over
         return False
 
+    def when_handled(self, work: Callable[[], None]) -> None:
+        """Do something that ends what the peer did before, once the owner has handled that: in the next portion."""
+        if self.portion is None or not self.reading:
+            work()
+        else:
+            self.put_off(work)
+
     def in_portions(
         self, numbers: Sequence[int], settle: Callable[[Sequence[int]], None], then: Callable[[], None]
     ) -> None:

@@ -9,6 +9,7 @@ The peer's faults are caught here, in one place: an error that the layers below 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from ...engine import (
@@ -295,6 +296,9 @@ class V010Engine(Dispatcher, EngineBase[ConnectionState]):
         self.write_control(ConnectionClose(close_code(error), text))
 
     def _receive_close(self, close: ConnectionClose) -> None:
+        self.when_handled(partial(self._close, close))
+
+    def _close(self, close: ConnectionClose) -> None:
         self.write_control(ConnectionCloseOk())
         condition = close_condition(close.reply_code)
         if self.state is ConnectionState.CLOSING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..._version import __version__
@@ -107,6 +108,10 @@ class Connection(Dispatcher, ABC):
     # The end
 
     def receive_close(self, method: ConnectionClose) -> None:
+        # A channel may wait for the owner's answer, and have publishes behind it.
+        self.engine.when_handled(partial(self._close, method))
+
+    def _close(self, method: ConnectionClose) -> None:
         self.engine.write_last(ConnectionCloseOk())
         self.engine.finish(self.cause_of(method))
 

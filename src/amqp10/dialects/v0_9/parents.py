@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...engine import ConnectionTerms
     from ...errors import AmqpError
     from .._kit.parents import Batcher
@@ -43,6 +45,8 @@ class Wire(Protocol):
     def write_method(self, channel: int, method: Method) -> None: ...
 
     def write_last(self, method: Method) -> None: ...
+
+    def when_handled(self, work: Callable[[], None]) -> None: ...
 
     def flush_later(self, batcher: Batcher) -> None: ...
 
