@@ -55,6 +55,8 @@ class Database:
     """
 
     def __init__(self, path: str, form: Format) -> None:
+        if "\0" in path:
+            raise StoreError(f"the path of {form.name} must not have NUL, as {path!r:.200} has")
         create_private(path)
         file = os.path.abspath(path)  # SQLite takes "" and ":memory:" for databases that end with the process
         if os.path.exists(file) and not os.path.isfile(file):
@@ -64,7 +66,7 @@ class Database:
             # `commit` may run in another thread, while no other call is made.
             self._connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
-            raise StoreError(f"{path}: {error}") from error
+            raise StoreError(f"{path}: {_reason(error, form, file)}") from error
         self.run = self._connection.execute
         self.run_many = self._connection.executemany
         self._connection.text_factory = _text
@@ -77,7 +79,7 @@ class Database:
             self._log_identity = self._stat_log()
         except sqlite3.Error as error:
             self.close()
-            raise StoreError(f"{path}: {_reason(error, form)}") from error
+            raise StoreError(f"{path}: {_reason(error, form, file)}") from error
         except (
             UnicodeDecodeError
         ) as error:  # Python could not read the text of an error of SQLite, which quotes the file
@@ -277,7 +279,7 @@ def _plain(sql: object) -> str:
     return re.sub(r" ?([(),]) ?", r"\1", " ".join(str(sql or "").split()))
 
 
-def _reason(error: sqlite3.Error, form: Format) -> str:
+def _reason(error: sqlite3.Error, form: Format, file: str) -> str:
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return f"{form.name} is in use, in another process or in this one"
@@ -285,5 +287,19 @@ def _reason(error: sqlite3.Error, form: Format) -> str:
             return f"not {form.name}"
         case sqlite3.SQLITE_CORRUPT:
             return f"{form.name} is damaged: {error}"
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_IOERR | sqlite3.SQLITE_READONLY:
+            return f"{error}{_cure(file)}"
         case _:
             return str(error)
+
+
+def _cure(file: str) -> str:
+    """Say what keeps this process from writing a file, if that is seen without opening it (see `create_private`)."""
+    folder = os.path.dirname(os.path.realpath(file))
+    if not os.path.isdir(folder):
+        return f": make its directory, {folder}"
+    if os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK):
+        return ": this user must be able to read and write it, on a file system that is not read-only"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f": this user must be able to write into {folder}, where a log is made beside it"
+    return ""

@@ -216,5 +216,32 @@ def test_names_of_databases_that_do_not_last(tmp_path: Path, monkeypatch: pytest
 
 def test_nowhere(tmp_path: Path) -> None:
     """A directory that is not there is named."""
-    with pytest.raises(StoreError, match=r"missing.*unable to open"):
+    with pytest.raises(StoreError, match=r"missing.*unable to open.*: make its directory, .*missing$"):
         StoreFile(str(tmp_path / "missing" / "store"))
+
+
+def test_no_file_name() -> None:
+    """A path that no file can have is refused with the rule."""
+    with pytest.raises(StoreError, match=r"the path of the store of a broker must not have NUL, as 'a\\x00b' has"):
+        StoreFile("a\0b")
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_not_to_be_written(path: str, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """What SQLite calls an I/O error is said in words, with what to do."""
+    StoreFile(path).close()
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    refused = path if what == "file" else os.path.dirname(path)
+
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(StoreFile, "_check", failing)
+    monkeypatch.setattr(os, "access", lambda name, mode: name != refused)
+    rule = "read and write it" if what == "file" else "write into .*, where a log is made beside it$"
+    with pytest.raises(StoreError, match=f"disk I/O error: this user must be able to {rule}"):
+        StoreFile(path)
+    monkeypatch.setattr(os, "access", lambda name, mode: True)
+    with pytest.raises(StoreError, match=r"disk I/O error$"):
+        StoreFile(path)
