@@ -686,6 +686,7 @@ async def test_what_is_held_is_given_back(queues: Queues) -> None:
     async with Worker(queues.connection, "orders", handle, key=lambda message: message.group_id) as worker:
         await failed.wait()
         await until(lambda: worker.held == 3)
+    assert worker.held == 0
     left = await queues.take("orders")
     assert [(message.body, message.delivery_count) for message in left] == [(0, 1), (1, 0), (2, 0)]
 

@@ -346,8 +346,9 @@ class Worker(Service):
             return
         self._stopping.set()
         self._by_one = False  # which takes messages
-        waiting = [job for jobs in self._ready for job in jobs]
-        waiting += [job for behind in self._keys.values() for job in behind]
+        behind = [job for others in self._keys.values() for job in others]
+        self.held -= len(behind)
+        waiting = [*(job for jobs in self._ready for job in jobs), *behind]
         self._ready.clear()
         self._keys.clear()
         for job in waiting:
