@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.engine import IncomingDelivery, SessionTerms
+from amqp10.engine import IncomingDelivery, ReceiverLink, SessionTerms
 from amqp10.messaging import ACCEPTED, Message, Modified, Outcome, Rejected, Released, TransactionalState
 
 from ...kit.broker.controller import Controller, controller
@@ -96,6 +96,38 @@ def test_rolled_back_in_several_passes() -> None:
     assert not other.incoming
     _later(wire)
     assert bodies(other) == list(range(many))
+
+
+class _Searched(list[Any]):
+    """A list that counts how often it is searched."""
+
+    times = 0
+
+    def __contains__(self, item: object) -> bool:
+        self.times += 1
+        return super().__contains__(item)
+
+
+def test_rolled_back_beside_many() -> None:
+    """A detached link has many deliveries to resume: those of the transaction, as many, are not each sought there."""
+    wire, control = _wire()
+    deliveries = _taken(wire, 200)
+    txn_id = control.declare()
+    for delivery in deliveries[:100]:
+        delivery.link.settle(delivery, TransactionalState(txn_id, ACCEPTED), settled=False)
+    wire.turn()
+    consumer = next(iter(wire.peer.links.consumers.values()))
+    link = deliveries[0].link
+    assert isinstance(link, ReceiverLink)
+    link.detach(closed=False)
+    wire.turn()
+    resumable = consumer.resumable
+    assert resumable is not None
+    resumable.deliveries = searched = _Searched(resumable.deliveries)
+    control.discharge(txn_id, fail=True)
+    queue = queue_of(wire.vhost, "q")
+    assert (len(searched), queue.unsettled, queue.redelivered) == (100, 100, 100)
+    assert not searched.times
 
 
 OUTCOMES: list[Outcome] = [

@@ -309,19 +309,20 @@ class ConsumerLink(LinkTaker, QueueConsumer):
 
     def revert(self, deliveries: Sequence[OutgoingDelivery]) -> None:
         over: list[OutgoingDelivery] = []
+        kept = self._kept()
         for delivery in deliveries:
             self._in_transaction.pop(delivery, None)
             delivery.remote_state = None
-            if delivery.local_settled or (self._over and not self._may_resume(delivery)):
+            if delivery.local_settled or (self._over and delivery not in kept):
                 if self._over:
                     self._forget(delivery)
                 over.append(delivery)
         self._end_deliveries(over, self._default_outcome)
 
-    def _may_resume(self, delivery: OutgoingDelivery) -> bool:
-        """Return whether the link is detached and may still resume the delivery."""
+    def _kept(self) -> set[OutgoingDelivery]:
+        """Return the deliveries that the link may still resume, if it is detached."""
         resumable = self.resumable
-        return resumable is not None and resumable.requeue is not None and delivery in resumable.deliveries
+        return set(resumable.deliveries) if resumable is not None and resumable.requeue is not None else set()
 
     def take_back(self, deliveries: Sequence[OutgoingDelivery]) -> None:
         self._end_deliveries(deliveries, RELEASED)
