@@ -276,6 +276,31 @@ async def test_dead_letters_that_are_refused(queues: Queues, caplog: pytest.LogC
     assert "could not be sent" in caplog.text
 
 
+@pytest.mark.parametrize("dialect", ["1.0", "0-9-1", "0-10"])
+@pytest.mark.parametrize("role", ["dead_letters", "delay_queue"])
+async def test_copies_that_are_too_large(dialect: str, role: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A message whose copy is more than the peer takes does not end the worker: it stays here, and the others go on."""
+    handled = []
+
+    async def handle(message: Message) -> None:
+        if len(message.body) == 9_900 and role == "dead_letters":
+            raise DeadLetter("no" * 500)
+        if len(message.body) == 9_900:
+            raise Retry(delay=3600)
+        handled.append(message.body)
+
+    async with (
+        Broker(queues=DECLARED, max_message_size=10_000) as broker,
+        broker.connect(dialect=dialect) as connection,
+    ):
+        queues = Queues(broker, connection)
+        await queues.put("orders", [Message(bytes(9_900), correlation_id="c" * 40), b"small"])
+        address: dict[str, Any] = {role: "later"}
+        async with Worker(connection, "orders", handle, **{"dead_letters": "dead"} | address) as worker:
+            await until(lambda: handled == [b"small"] and (worker.held == 1 or queues.depth("later") == 1))
+        assert queues.depth("orders") + queues.depth("later") == 1
+
+
 @pytest.mark.parametrize("role", ["dead_letters", "delay_queue"])
 async def test_an_address_of_copies_that_is_gone(queues: Queues, role: str) -> None:
     """The worker ends with the reason: it could do nothing about what fails. The message is in the queue."""

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from ..client import Connection, Delivery, Sender
 from ..engine import DELAYED_RETRY_CAPABILITY
-from ..errors import Unsupported
+from ..errors import LocalProtocolError, MessageRejected, Unsupported
 from ..messaging import ACCEPTED, Message, Modified, Outcome
 from ..types import Symbol, Timestamp
 
@@ -92,6 +92,23 @@ def copy_of(message: Message, annotations: dict[Any, Any], **changes: Any) -> Me
     return message.replace(message_annotations=kept | annotations, delivery_count=None, **changes)
 
 
+async def send_copy(sender: Sender, copy: Message) -> None:
+    """Send a copy, and wait until it was accepted.
+
+    Raises:
+        MessageRejected: the link cannot carry it, for instance because the copy has more octets than the peer takes.
+        AmqpError: see `Sender.send`.
+
+    Cancelling: as for `Sender.send`.
+    """
+    try:
+        await sender.send(copy)
+    except LocalProtocolError as error:
+        if not sender.open:
+            raise
+        raise MessageRejected(description=str(error)) from error
+
+
 def own_message_id(message: Message) -> Any:
     """Return the message-id set by the sender, even if a copy has another one."""
     return message.message_annotations.get(OWN_ID, message.message_id)
@@ -144,7 +161,7 @@ class ByCopy:
             annotations[SCHEDULED_FOR] = Timestamp(_from_now(self._clock, delay))
             if (own := own_message_id(message)) is not None:  # duplicate detection would drop the copy
                 annotations[OWN_ID], changes["message_id"] = own, str(uuid4())
-        await self._sender.send(copy_of(message, annotations, **changes))
+        await send_copy(self._sender, copy_of(message, annotations, **changes))
         return ACCEPTED
 
 

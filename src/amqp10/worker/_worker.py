@@ -52,6 +52,7 @@ from ._delays import (
     copy_of,
     failed_annotations,
     scheduled_by,
+    send_copy,
 )
 from ._handlers import BatchHandler, Handler, HandlerCall
 from ._jobs import Job, may_have_failed
@@ -776,7 +777,7 @@ class Worker(Service):
         try:
             if letters is not None:
                 annotations = {CONDITION: Symbol(letter.condition), DESCRIPTION: letter.reason, ATTEMPTS: attempts}
-                await letters.send(copy_of(job.delivery.message, annotations))
+                await send_copy(letters, copy_of(job.delivery.message, annotations))
         except _NOT_SENT as refused:
             text = f"a dead letter could not be sent: {refused}"
             self._notices.log("dead_letter_refused", logging.ERROR, text, job, error=described(refused))
