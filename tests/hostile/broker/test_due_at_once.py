@@ -10,7 +10,7 @@ from amqp10.engine import SessionTerms
 from amqp10.messaging import Message, Modified
 
 from ...kit.broker.wire import Wire, queue_of
-from ...kit.inside.broker import Queue, QueuedMessage, VirtualHostCore, VirtualHostSettings
+from ...kit.inside.broker import Queue, QueueDeclaration, QueuedMessage, VirtualHostCore, VirtualHostSettings
 
 MANY, MANY_DEAD_LETTERS = 12_000, 1500
 
@@ -90,3 +90,21 @@ def test_delayed() -> None:
         due.queue.expire(due.now)
         back.append(due.queue.redelivered - before)
     assert max(back) <= MANY // 2
+
+
+def test_too_many() -> None:
+    """Messages that are too many for a queue become dead letters in several passes, if a transaction brought them."""
+    vhost = VirtualHostCore(clock=lambda: 0.0)
+    dead = vhost.declare("dead", "queue")
+    arguments = {"x-max-length": 10, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    queue = vhost.declare_queue("q", QueueDeclaration(arguments=arguments))
+    bodies = [Message(number).encode() for number in range(2510)]
+    queue.take_run(QueuedMessage.read_run(bodies, 0, None, 0.0))
+    vhost.flush()
+    assert 0 < dead.enqueued <= 1000
+    while vhost.next_expiry is not None and vhost.next_expiry <= 0:
+        before = dead.enqueued
+        vhost.expire()
+        vhost.flush()
+        assert dead.enqueued - before <= 1000
+    assert (queue.depth, dead.enqueued) == (10, 2500)
