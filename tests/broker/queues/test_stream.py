@@ -215,8 +215,29 @@ class TestRetention:
         stream.run()
         assert (stream.depth, stream.first, stream.free > 1_000_000) == (1, 10, True)
 
+    @pytest.mark.parametrize("jump", [-1000.0, 1000.0])
+    def test_age_where_the_time_of_day_jumps(self, clock: Clock, jump: float) -> None:
+        """A clock that is put right makes no message older or younger."""
+        settings = QueueSettings(clock=clock, limits=Limits(), touch=lambda node: None)
+
+        def wall() -> float:
+            return clock.now + clock.jumped
+
+        stream = Stream("s", settings, QueueDeclaration(), Retention(age=60.0), wall=wall)
+        fill(stream, 1)
+        stream.run()
+        clock.now += 10
+        clock.jumped += jump
+        fill(stream, 2)
+        stream.run()
+        assert stream.expire(clock.now) == clock.now + 50
+        assert (stream.first, stream.depth) == (0, 2)
+        clock.now += 50
+        stream.expire(clock.now)
+        assert (stream.first, stream.depth) == (1, 1)
+
     def test_age(self, make: Make, clock: Clock) -> None:
-        """By the time of day; `expire` says when it is time again."""
+        """By the clock of the broker; `expire` says when it is time again."""
         stream = make(age=60.0)
         for now in (1000, 1030, 1050):
             clock.now = now

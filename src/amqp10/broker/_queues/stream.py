@@ -81,6 +81,7 @@ class Stream(Queue):
 
     Args:
         wall: returns the time of day.
+        ages: the clock by which messages become too old; the broker's by default, which never jumps.
 
     Attributes:
         first: the offset of the oldest message, or of the next one if the stream is empty.
@@ -103,12 +104,14 @@ class Stream(Queue):
         retention: Retention,
         *,
         wall: Clock = time.time,
+        ages: Clock | None = None,
     ) -> None:
         super().__init__(name, settings)
         self.terms: QueueDeclaration = terms
         self.first: int = 0
         self._retention = retention
         self._wall = wall
+        self._ages = ages or self._clock
         self._log: dict[int, QueuedMessage] = {}  # by offset
         self._chunks = Chunks()
         self._begun = False  # the chunk of this pass has begun
@@ -129,7 +132,7 @@ class Stream(Queue):
     def insert(self, entry: QueuedMessage) -> None:
         if not self._begun:
             self._begun = True
-            self._chunks.begin(self._wall(), self.enqueued)
+            self._chunks.begin(self._wall(), self._ages(), self.enqueued)
             if not self._log:
                 self._chunks.begins_at(self.enqueued)
         entry.arrived = self._chunks.latest
@@ -182,9 +185,13 @@ class Stream(Queue):
             self._move(offset - self.enqueued)
         arrived = entry.arrived = entry.arrived or self._wall()
         if not self._chunks or arrived > self._chunks.latest:
-            self._chunks.begin(arrived, self.enqueued)
+            self._begin_earlier(arrived)
         self._append(entry)
         self.touch()
+
+    def _begin_earlier(self, arrived: float) -> None:
+        """Begin a chunk of an earlier run."""
+        self._chunks.begin(arrived, self._ages() - (self._wall() - arrived), self.enqueued)
 
     def _move(self, further: int) -> None:
         """Add `further` to the offsets of all messages."""
@@ -272,9 +279,9 @@ class Stream(Queue):
     def _truncate(self) -> None:
         """Drop the messages that are too old or too many."""
         most, age = self._retention.most_bytes, self._retention.age
-        oldest = self._wall() - age if age is not None else 0.0
+        oldest = self._ages() - age if age is not None else 0.0
         while self.depth > self.min_depth and (
-            (most is not None and self.bytes > most) or (age is not None and self._chunks.first_moment <= oldest)
+            (most is not None and self.bytes > most) or (age is not None and self._chunks.oldest <= oldest)
         ):
             self._forget([self._log.pop(self.first)])
             self.first += 1
@@ -298,7 +305,7 @@ class Stream(Queue):
         """When the oldest message becomes too old, on the broker's clock; None: never."""
         if self._retention.age is None or self.depth <= self.min_depth:
             return None
-        return self._clock() + max(0.0, self._chunks.first_moment + self._retention.age - self._wall())
+        return self._clock() + max(0.0, self._chunks.oldest + self._retention.age - self._ages())
 
     def delete(self, error: Error) -> None:
         super().delete(error)

@@ -77,32 +77,38 @@ def seconds(interval: str) -> int:
 
 
 class Chunks:
-    """The chunks of a stream: for each the time of its messages and its first offset."""
+    """The chunks of a stream: for each the time of its messages and its first offset.
+
+    The time of day says which chunk is the one at a moment; it may jump, so another clock says how old a chunk is.
+    """
 
     def __init__(self) -> None:
         self._moments: list[float] = []
+        self._begun: list[float] = []
         self._firsts: list[int] = []
 
     def __bool__(self) -> bool:
         return bool(self._moments)
 
-    def begin(self, moment: float, offset: int) -> None:
-        """Begin a chunk; a clock that was set back does not go back here."""
+    def begin(self, moment: float, begun: float, offset: int) -> None:
+        """Begin a chunk, at a time of day and one of the other clock; what was set back does not go back here."""
         self._moments.append(max(moment, self.latest) if self._moments else moment)
+        self._begun.append(max(begun, self._begun[-1]) if self._begun else begun)
         self._firsts.append(offset)
 
     def begins_at(self, offset: int) -> None:
         """Drop the chunks before an offset."""
         if len(self._firsts) > 1 and self._firsts[1] <= offset:
-            del self._moments[0], self._firsts[0]
+            del self._moments[0], self._begun[0], self._firsts[0]
 
     def move(self, further: int) -> None:
         """Add a number to all offsets."""
         self._firsts = [first + further for first in self._firsts]
 
     @property
-    def first_moment(self) -> float:
-        return self._moments[0]
+    def oldest(self) -> float:
+        """When the first chunk began, on the other clock."""
+        return self._begun[0]
 
     @property
     def latest(self) -> float:

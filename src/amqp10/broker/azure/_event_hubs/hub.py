@@ -303,6 +303,7 @@ class Partition(AzureNode, Stream):
             QueueDeclaration(arguments={"x-queue-type": "stream"}),
             Retention(age=retention),
             wall=lambda: math.floor(clock() * 1000) / 1000,  # annotations give the time of an event in milliseconds
+            ages=clock,
         )
         self.hub = hub
         self.id = number
@@ -319,7 +320,7 @@ class Partition(AzureNode, Stream):
         if self._restored_end is not None and not self.depth:
             following, latest = self._restored_end
             self._move(following - self.enqueued)
-            self._chunks.begin(latest, self.enqueued)
+            self._begin_earlier(latest)
 
     def restore_record(self, key: str, content: bytes) -> None:
         """Restore a record of a store, before anything else happens.
