@@ -147,6 +147,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             return
 
 
+FOLDERS = pytest.StashKey[dict[Path, pytest.Collector | None]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_directory(
+    path: Path, parent: pytest.Collector
+) -> Generator[None, pytest.Collector | None, pytest.Collector | None]:
+    """Keep one node for each folder: pytest 9.1 gives the fixtures of a `conftest.py` to the first alone.
+
+    It makes others where files of several folders are named, and a test in these would not find its fixtures (its
+    issue 14635).
+    """
+    made = yield
+    return parent.session.stash.setdefault(FOLDERS, {}).setdefault(path, made)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,

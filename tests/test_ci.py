@@ -26,17 +26,37 @@ TESTS = {
 @pytest.mark.parametrize(("in_ci", "summary"), [("true", "1 failed, 1 skipped, 1 error"), ("", "3 skipped")])
 def test_what_is_not_installed(tmp_path: Path, in_ci: str, summary: str) -> None:
     """A file, or a test, that needs a package is left out elsewhere, and fails in CI; other reasons to skip stay."""
-    tests = tmp_path / "tests"
-    shutil.copytree(ROOT / "tests" / "kit", tests / "kit", ignore=shutil.ignore_patterns("test_*"))
-    shutil.copy(ROOT / "tests" / "conftest.py", tests)
-    for name, text in TESTS.items():
-        (tests / name).write_text(text)
-    options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--continue-on-collection-errors"]
-    command = [sys.executable, "-m", "pytest", *options, "."]
-    env = os.environ | {"CI": in_ci}
-    run = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    run = run_with_our_conftest(tmp_path, TESTS, ["--continue-on-collection-errors", "."], in_ci)
     assert summary in run.stdout, run.stdout + run.stderr
     assert ("CI must have it" in run.stdout) == (run.returncode == 1) == bool(in_ci)
+
+
+def run_with_our_conftest(
+    folder: Path, files: dict[str, str], arguments: list[str], in_ci: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest in that folder, whose tests are these files and have what all tests share."""
+    tests = folder / "tests"
+    shutil.copytree(ROOT / "tests" / "kit", tests / "kit", ignore=shutil.ignore_patterns("test_*"))
+    shutil.copy(ROOT / "tests" / "conftest.py", tests)
+    for name, text in files.items():
+        (tests / name).parent.mkdir(exist_ok=True)
+        (tests / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", *arguments]
+    env = os.environ | {"CI": in_ci}
+    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_files_in_any_order(tmp_path: Path) -> None:
+    """A file finds the fixtures of its folder also where a file outside of that was named before it."""
+    files = {
+        "inner/conftest.py": "import pytest\n@pytest.fixture\ndef inner(): ...",
+        "inner/test_first.py": "def test(inner): ...",
+        "test_outer.py": "def test(): ...",
+        "inner/test_last.py": "def test(inner): ...",
+    }
+    run = run_with_our_conftest(tmp_path, files, [f"tests/{name}" for name in files if "test_" in name])
+    assert "3 passed" in run.stdout, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize(("in_ci", "outcome"), [("true", "failed"), ("1", "failed"), ("", "skipped")])
