@@ -112,3 +112,21 @@ def test_over() -> None:
     backlog.finish()
     backlog.add(-1, -1)
     assert reader.reading
+
+
+def test_counts_in_steps() -> None:
+    """What waits alone, and briefly, costs nothing; what is counted is never far from what waits, and 0 in the end."""
+    reader = Reader()
+    backlog = Backlog(cast("Engine", reader))
+    for _ in range(3):
+        backlog.add(1, 1000)
+        assert reader.waiting == 0
+        backlog.add(-1, -1000)
+    for _ in range(100):
+        backlog.add(1, 1000)
+        assert 0 <= backlog.octets + 256 * backlog.items - reader.waiting <= 1 << 14
+    backlog.finish()
+    for _ in range(100):
+        backlog.add(-1, -1000)
+        assert abs(backlog.octets + 256 * backlog.items - reader.waiting) <= 1 << 14
+    assert reader.waiting == 0

@@ -19,6 +19,8 @@ LITTLE_AHEAD: Final = 1 << 20
 """The same, while the messages that wait on all connections of the server take too much memory."""
 ITEM: Final = 256
 """Octets that each item counts for in addition to its content."""
+STEP: Final = 1 << 14
+"""Octets by which what waits changes before the engine counts them: most messages wait alone, and briefly."""
 
 
 class Backlog:
@@ -53,6 +55,7 @@ class Backlog:
         self._most_items = most_items
         self._throttled = False
         self._largest = largest
+        self._counted = 0  # by the engine, of what waits
         self._most = MAX_AHEAD
         self._newest = 0  # weight of the last message; it began while there was room, so it is not counted
         self._over = False
@@ -68,26 +71,30 @@ class Backlog:
         """Count `items` and `octets` more that wait, fewer if negative. `continues`: they are of the last message."""
         self.items += items
         self.octets += octets
-        self._engine.count_waiting(self.weight(octets, items))
         if items > 0:
             newest = self.weight(octets, items) + (self._newest if continues else 0)
             self._newest = newest if self._largest is None else min(newest, self.weight(self._largest))
         else:
             self._moved = True
+        self._read_or_not()
         if self._over:
             return
-        self._read_or_not()
         if self._ask is not None:
             self._notify(self._ask)
 
     def read_ahead(self, *, far: bool) -> None:
         """Stop reading when `MAX_AHEAD` octets wait; not `far`: when `LITTLE_AHEAD` do."""
         self._most = MAX_AHEAD if far else LITTLE_AHEAD
-        if not self._over:
-            self._read_or_not()
+        self._read_or_not()
 
     def _read_or_not(self) -> None:
-        self._engine.reading = self.weight(self.octets, self.items) - self._newest < self._most
+        """Count what waits, and stop reading if it is too much."""
+        weight = self.octets + self.items * ITEM
+        change = weight - self._counted
+        if change > STEP or -change > STEP or (change and not self.items):
+            self._engine.count_waiting(change)
+            self._counted = weight
+        self._engine.reading = weight - self._newest < self._most or self._over
 
     def _notify(self, ask: Callable[[bool], None]) -> None:
         if self._throttled:
