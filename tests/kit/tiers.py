@@ -42,6 +42,7 @@ PLACES = {
         "faults",
         "azure/processor/test_balancing.py",
         "broker/retained/test_resume_model.py",
+        "broker/transactions/test_walks.py",
         "dialects/v1_0/test_engine_walk.py",
         "fuzz/test_fuzz_frames.py",
         "fuzz/test_fuzz_values.py",
