@@ -128,15 +128,18 @@ def test_to_deploy(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_types(tmp_path: Path) -> None:
-    """A program that is copied has no fault for mypy, but that some of its functions have no annotations."""
+def test_types() -> None:
+    """A program that is copied has no fault for mypy, but that some of its functions have no annotations.
+
+    What mypy has found out about the package is kept beside what lint keeps, which it finds out with other options.
+    """
     allowed = ["untyped-defs", "incomplete-defs", "untyped-calls", "any-generics"]
     elsewhere = ["import-not-found", "import-untyped", "misc", "no-any-return"]  # what a dependency has no types for
     command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--explicit-package-bases"]
     command += [f"--allow-{each}" for each in allowed] + [f"--disable-error-code={each}" for each in elsewhere]
     programs = [path for path in (ROOT / "examples").rglob("*.py") if "spark" not in path.parts]
     done = subprocess.run(
-        [*command, "--cache-dir", str(tmp_path), *map(str, programs)],
+        [*command, "--cache-dir", ".mypy_cache/examples", *map(str, programs)],
         cwd=ROOT,
         env={**os.environ, "MYPYPATH": "src"},
         capture_output=True,
