@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 
-from amqp10 import Connection, Message, Modified, Outcome, Rejected, Released, Source
+from amqp10 import Connection, Message, Modified, Outcome, Rejected, Released, Source, Symbol
 from amqp10.broker import Broker
 from amqp10.broker.azure import AzureConfig, QueueConfig
 from amqp10.worker import Retries, Retry, Worker
@@ -217,3 +217,20 @@ async def test_the_end_gives_back() -> None:
                 found = {(await receiver.receive()).message.body for _ in range(2)}
         assert found == {0, 1}
         assert worker.locks_lost == 0
+
+
+async def test_an_outcome_that_cannot_be_sent() -> None:
+    """It does not end the worker: the lock of its message ends, and the message comes again."""
+    results: list[Outcome] = [Modified(delivery_failed=True, message_annotations={Symbol("x"): object()})]
+    handled: list[int] = []
+
+    async def handle(message: Message) -> Outcome | None:
+        if results:
+            return results.pop()
+        handled.append(message.body)
+        return None
+
+    async with emulated(2) as (_, connection):
+        async with Worker(connection, "orders", handle, concurrency=1, clock=clock):
+            await until(lambda: len(handled) == 2)
+        assert handled == [1, 0]

@@ -32,6 +32,7 @@ from amqp10 import (
     Released,
     SasKey,
     Source,
+    Symbol,
     Unsupported,
 )
 from amqp10.broker import Broker, TokenRules
@@ -274,6 +275,37 @@ async def test_dead_letters_that_are_refused(queues: Queues, caplog: pytest.LogC
     assert dead.message_annotations["x-opt-dead-letter-condition"] == "shop:no"
     assert dead.message_annotations["x-opt-dead-letter-attempts"] == 1
     assert "could not be sent" in caplog.text
+
+
+UNSENDABLE: tuple[Any, ...] = (
+    *(ValueError("x\ud800"), ValueError("x" * 300_000), DeadLetter("x", condition="shop:\ud800")),
+    *(Rejected(Error("shop:no", "x\ud800")), Modified(message_annotations={Symbol("x"): bytes(300_000)})),
+    Modified(delivery_failed=True, message_annotations={Symbol("x"): object()}),
+)
+
+
+@pytest.mark.parametrize("dialect", ["1.0", "0-9-1", "0-10"])
+@pytest.mark.parametrize("letters", ["dead", None])
+async def test_outcomes_that_cannot_be_sent(dialect: str, letters: str | None) -> None:
+    """A message with a reason or an outcome that no frame can carry does not stay on the link: it is dead-lettered."""
+    results = list(UNSENDABLE if dialect == "1.0" else UNSENDABLE[:4])  # no other dialect sends annotations
+    count = len(results)
+
+    async def handle(message: Message) -> Any:
+        result = results.pop()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async with Broker(queues=["orders", "dead"], dead_letter=None) as broker:
+        async with broker.connect(dialect=dialect) as connection:
+            await Queues(broker, connection).put("orders", range(count))
+            settings: dict[str, Any] = {"retries": Retries(attempts=1), "concurrency": 1, "dead_letters": letters}
+            with anyio.fail_after(60):
+                async with Worker(connection, "orders", handle, **settings) as worker:
+                    await until(lambda: worker.dead_lettered == count)
+                    await until(lambda: not broker.queue("orders").depth)
+            assert broker.queue("dead").depth == (count if letters else 0)
 
 
 @pytest.mark.parametrize("dialect", ["1.0", "0-9-1", "0-10"])

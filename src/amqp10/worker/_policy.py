@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from typing import Final
 
 from .._arguments import check_range, checked
 from .._calls import one_line
@@ -29,13 +30,18 @@ class Retry(Exception):
         self.delay = delay
 
 
+MAX_REASON_LENGTH: Final = 4096
+MAX_CONDITION_LENGTH: Final = 128
+"""The most characters of a dead letter's reason and condition that are sent: an exception may have any text."""
+
+
 @checked
 class DeadLetter(Exception):
     """Raised by a handler to dead-letter a message that nobody can process.
 
     Args:
-        reason: the reason, sent as the description of the error.
-        condition: the error condition to send (§2.8.16).
+        reason: the reason, sent as the description of the error; up to 4,096 characters of it.
+        condition: the error condition to send (§2.8.16), in ASCII; up to 128 characters of it.
     """
 
     def __init__(self, reason: str = "", *, condition: str = "amqp:internal-error") -> None:
@@ -102,6 +108,13 @@ class Retries:
             return error
         settings = (self.initial_delay, self.max_delay, self.multiplier, self.jitter)
         return Retry(described(error), delay=backoff(attempt, *settings, random.random()))
+
+
+def sendable(letter: DeadLetter) -> DeadLetter:
+    """Return a dead letter whose reason and condition each dialect can write, and that fit into a frame."""
+    reason = str(letter.reason)[:MAX_REASON_LENGTH].encode(errors="backslashreplace").decode()
+    condition = str(letter.condition)[:MAX_CONDITION_LENGTH].encode("ascii", "backslashreplace").decode()
+    return DeadLetter(reason, condition=condition)
 
 
 def described(error: Exception) -> str:

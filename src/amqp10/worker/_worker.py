@@ -39,6 +39,7 @@ from ..errors import (
     DecodeError,
     DeliveryUncertain,
     EncodeError,
+    LocalProtocolError,
     MessageNotAccepted,
     StaleDelivery,
     Unsupported,
@@ -58,7 +59,7 @@ from ._handlers import BatchHandler, Handler, HandlerCall
 from ._jobs import Job, may_have_failed
 from ._locks import Lock, Locks, is_lost, locks_of
 from ._notices import Notices
-from ._policy import DeadLetter, Retries, Retry, described
+from ._policy import DeadLetter, Retries, Retry, described, sendable
 
 DelayBy = Literal["memory", "broker"]
 """Where a message waits for its retry."""
@@ -726,12 +727,21 @@ class Worker(Service):
         if self._locks is not None:
             done = await self._confirm(self._locks, outcomes)
             outcomes = [(job, outcome) for job, outcome in outcomes if job.lock is None]
+        done += len(outcomes)
         for job, outcome in outcomes:
             try:
                 job.delivery.settle(outcome)
+            except (EncodeError, LocalProtocolError) as error:
+                if isinstance(outcome, Rejected) or job.delivery.stale or job.delivery.state is not None:
+                    self._not_told(job, error)
+                    continue
+                # Without any outcome, it would stay on the link, and take up credit, as long as the worker runs.
+                done -= 1
+                reason = f"the handler's outcome cannot be sent: {described(error)}"
+                await self._dead_letter(job, DeadLetter(reason), job.attempt, error)
             except _GONE as error:
                 self._not_told(job, error)
-        return done + len(outcomes)
+        return done
 
     async def _confirm(self, locks: Locks, outcomes: list[tuple[Job, Outcome]]) -> int:
         """Send outcomes to Service Bus, and wait for its confirmations; return how many count."""
@@ -767,11 +777,12 @@ class Worker(Service):
     async def _dead_letter(self, job: Job, letter: DeadLetter, attempts: int, error: Exception | None = None) -> None:
         """Send a message to the dead letters, with the reason; reject it if they have no address."""
         letters = self._letters if not isinstance(job.fault, DecodeError) else None  # malformed: no copy
+        letter = sendable(letter)
         self._notices.log(
             *("message_dead_lettered", logging.ERROR, f"dead-lettered: {letter.condition}: {letter.reason}", job),
             exc_info=None if isinstance(error, DeadLetter | Retry) else error,
             attempt=attempts,
-            condition=str(letter.condition),
+            condition=letter.condition,
             reason=letter.reason,
         )
         try:

@@ -70,6 +70,7 @@ def test_reply_text() -> None:
     """A text is cut after a whole character within 255 octets."""
     assert reply_text("a" + "é" * 200) == "a" + "é" * 127
     assert reply_text("a" * 255) == "a" * 255
+    assert reply_text("a\ud800") == "a\\ud800"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from ...errors import (
     ConnectionLost,
     DecodeError,
     DeliveryUncertain,
+    EncodeError,
     EndpointError,
     LocalProtocolError,
     StaleDelivery,
@@ -502,11 +503,18 @@ async def settle_all(outcomes: Iterable[tuple[ServiceBusDelivery, Outcome]]) -> 
     outcomes = list(outcomes)
     for each, _ in outcomes:
         each._locked()
-    waiting = [None if each._is_late(outcome) else each._give(outcome) for each, outcome in outcomes]
+    waiting: list[bool | AmqpError | None] = []
+    for each, outcome in outcomes:
+        try:
+            waiting.append(None if each._is_late(outcome) else each._give(outcome))
+        except (EncodeError, LocalProtocolError) as error:  # of this outcome alone
+            waiting.append(error)
     failures: list[Exception | None] = []
     for (each, outcome), given in zip(outcomes, waiting, strict=True):
         failure: Exception | None = None
-        if given is not None:
+        if isinstance(given, AmqpError):
+            failure = given
+        elif given is not None:
             try:
                 await each._confirm(outcome, uncertain=given)
             except (AmqpError, TimeoutError) as error:

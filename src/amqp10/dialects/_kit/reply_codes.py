@@ -83,8 +83,8 @@ _MAX_OCTETS: Final = 255
 
 
 def reply_text(text: str) -> str:
-    """Return as much of `text` as fits into a short string, 255 octets."""
-    return text.encode()[:_MAX_OCTETS].decode(errors="ignore")
+    """Return as much of `text` as fits into a short string, 255 octets, with lone surrogates escaped."""
+    return text.encode(errors="backslashreplace")[:_MAX_OCTETS].decode(errors="ignore")
 
 
 def split_condition(text: str) -> tuple[str | None, str]:
