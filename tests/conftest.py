@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from functools import cache, wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -191,6 +191,23 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         report.outcome = "failed"
         report.longrepr = f"CI must have it: {report.longrepr}"
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Escape lone surrogates in what a worker reports, such as captured logs: without that they end its process."""
+    return printable((yield))
+
+
+def printable(reported: Any) -> Any:
+    """Return the value with escapes for characters that no encoding of Unicode has, at any depth."""
+    if isinstance(reported, str):
+        return reported.encode("utf-8", "backslashreplace").decode()
+    if isinstance(reported, dict):
+        return {printable(key): printable(value) for key, value in reported.items()}
+    if isinstance(reported, list | tuple):
+        return type(reported)(map(printable, reported))
+    return reported
 
 
 @pytest.fixture(params=["trio"] if QUICK else ["trio", "asyncio"])

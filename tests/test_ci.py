@@ -59,6 +59,15 @@ def test_files_in_any_order(tmp_path: Path) -> None:
     assert "3 passed" in run.stdout, run.stdout + run.stderr
 
 
+@pytest.mark.slow
+def test_a_report_that_no_encoding_has(tmp_path: Path) -> None:
+    """A lone surrogate in a captured log ends no worker."""
+    files = {"test_log.py": "import logging\ndef test():\n    logging.warning('\\ud800')\n    assert '\\ud800' == ''"}
+    run = run_with_our_conftest(tmp_path, files, ["-n", "1", "tests/test_log.py"])
+    assert "1 failed" in run.stdout, run.stdout + run.stderr
+    assert "\\ud800" in run.stdout
+
+
 @pytest.mark.parametrize(("in_ci", "outcome"), [("true", "failed"), ("1", "failed"), ("", "skipped")])
 def test_what_cannot_be_had(in_ci: str, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker or a browser: its tests are left out elsewhere, and fail in CI."""
