@@ -666,6 +666,7 @@ class TestFromTheLatestEvent:
                 await until(lambda: "0" not in processor.partitions)
                 await self.put(0)
             await handled.until(1)
+        assert handled.events == [("0", 0)]
 
     async def test_store_fails(self) -> None:
         """What was handled while the store failed is known here when it answers again."""

@@ -163,6 +163,8 @@ def test_a_long_password(authority: CertificateAuthority, tmp_path: Path) -> Non
         encryption = BestAvailableEncryption(password.encode())
         encrypted.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
         TLS(certificate=files.certificate, key=encrypted, password=password).client_context()
+        with pytest.raises((OSError, ValueError)):  # it is needed to the last character
+            TLS(certificate=files.certificate, key=encrypted, password=password[:-1]).client_context()
 
 
 @pytest.mark.parametrize("name", ["", "a" * 256, "ä"])
