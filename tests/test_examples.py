@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
@@ -116,10 +117,15 @@ def test_as_a_user_runs_it() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("name", ["azure", "pipeline", "service", "web"])
-def test_to_deploy(name: str) -> None:
+def test_to_deploy(name: str, backend: str, tmp_path: Path) -> None:
     """A program that one would deploy, beside an embedded broker: its one command writes what its README says."""
-    folder = ROOT / "examples" / name
+    folder = tmp_path / name
+    shutil.copytree(ROOT / "examples" / name, folder)
+    for path in folder.glob("*.py"):
+        if "anyio.run(" in (code := path.read_text()):
+            path.write_text(FORMS[backend](code))
     shown = re.search(r"\$ python demo.py\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
     assert shown is not None
     command = [sys.executable, "-W", "error", "demo.py"]
@@ -150,8 +156,9 @@ def test_types() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("name", ["azure/service.py", "pipeline/step.py", "service/service.py"])
-def test_terminated_before_its_broker_is_there(name: str) -> None:
+def test_terminated_before_its_broker_is_there(name: str, backend: str, tmp_path: Path) -> None:
     """SIGTERM ends a service in an orderly way while it waits for the first connection."""
     with socket.create_server(("127.0.0.1", 0)) as away, socket.create_server(("127.0.0.1", 0)) as free:
         host = f"127.0.0.1:{away.getsockname()[1]}"
@@ -163,7 +170,9 @@ def test_terminated_before_its_broker_is_there(name: str) -> None:
             "SERVICE_PORT": str(free.getsockname()[1]),
         }
         free.close()
-        program = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]
+        code = tmp_path / "service.py"
+        code.write_text(FORMS[backend]((ROOT / "examples" / name).read_text()))
+        program = [sys.executable, "-W", "error", str(code)]
         with started(program, env=environ, stderr=subprocess.PIPE, text=True) as service:
             away.accept()[0].close()  # it has tried to connect
             service.terminate()

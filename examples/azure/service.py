@@ -1,12 +1,16 @@
 """A worker on Azure Service Bus as one deploys it. README.md says how to run it."""
 
-import asyncio
 import json
 import logging
 import math
 import os
 import signal
 from contextlib import suppress
+
+import anyio
+from anyio.abc import SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.stapled import MultiListener
 
 from amqp10 import DeadLetter, Message, Reconnect, Worker
 from amqp10.azure import ServiceBus
@@ -31,36 +35,9 @@ def service_bus() -> ServiceBus:
     return ServiceBus(namespace, DefaultAzureCredential(), reconnect=reconnect)
 
 
-async def main() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
-    # Until the worker runs, SIGTERM cancels the wait for Azure. Process 1 of a
-    # container would otherwise ignore it.
-    starting = asyncio.current_task()
-    assert starting is not None  # this runs in a task
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)
-    bus = service_bus()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer GET /live: restart me unless 200; and /ready: I am at work if 200."""
-        try:
-            async with asyncio.timeout(5):
-                words = (await reader.readline()).split()
-                health = bus.connection.health()
-                well = health.live if b"/live" in words else health.ready
-                status = 200 if well else 503
-                headers = "Connection: close\r\nContent-Length: 0\r\n"
-                writer.write(f"HTTP/1.1 {status} \r\n{headers}\r\n".encode())
-                await writer.drain()
-        except (TimeoutError, OSError, ValueError):
-            pass  # the one who asked is slow, or gone
-        finally:
-            writer.close()
-
-    async with (
-        await asyncio.start_server(answer, port=PORT),
-        bus,
-        bus.sender("invoices") as invoices,
-    ):
+async def price_orders(bus: ServiceBus) -> None:
+    """Work until SIGTERM or SIGINT."""
+    async with bus, bus.sender("invoices") as invoices:
 
         async def handle(message: Message) -> None:
             """Price an order. The worker renews its lock for as long as this takes."""
@@ -82,6 +59,50 @@ async def main() -> None:
             await worker.until_signal()  # then handlers finish, and the rest is unlocked
 
 
+async def end_at_sigterm(scope: anyio.CancelScope) -> None:
+    """Cancel the wait for Azure. Process 1 of a container ignores a signal that
+    nobody handles. Once the worker runs, it handles this one.
+    """
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+
+
+async def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    bus = service_bus()
+
+    async def answer(client: SocketStream) -> None:
+        """Answer GET /live: restart me unless 200; and /ready: I am at work if 200."""
+        cut = (anyio.BrokenResourceError, anyio.IncompleteRead, anyio.DelimiterNotFound)
+        async with client:
+            # No answer to one that is slow, has gone, or sends something else
+            with anyio.move_on_after(5), suppress(*cut, ValueError):
+                request = BufferedByteReceiveStream(client)
+                words = (await request.receive_until(b"\r\n\r\n", 8192)).split()
+                health = bus.connection.health()
+                well = health.live if b"/live" in words else health.ready
+                status = 200 if well else 503
+                headers = "Connection: close\r\nContent-Length: 0\r\n"
+                await client.send(f"HTTP/1.1 {status} \r\n{headers}\r\n".encode())
+
+    async def serve_probes(listener: MultiListener[SocketStream]) -> None:
+        while True:
+            try:
+                await listener.serve(answer)
+            except* (OSError, anyio.BrokenResourceError):
+                log.warning("the next probe waits a second: no file descriptor is free")
+            await anyio.sleep(1)
+
+    async with (
+        await anyio.create_tcp_listener(local_port=PORT) as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(end_at_sigterm, tasks.cancel_scope)
+        tasks.start_soon(serve_probes, listener)
+        await price_orders(bus)
+        tasks.cancel_scope.cancel()
+
+
 if __name__ == "__main__":
-    with suppress(asyncio.CancelledError):
-        asyncio.run(main())
+    anyio.run(main)

@@ -2,11 +2,11 @@
 README.md says how to run it.
 """
 
-import asyncio
 import math
 import os
 import signal
-from contextlib import suppress
+
+import anyio
 
 from amqp10 import (
     Connection,
@@ -35,12 +35,8 @@ def priced(message: Message) -> Message | None:
     return Message(order | {"total": total}, message_id=message.message_id, durable=True)
 
 
-async def main() -> None:
-    # Until the worker runs, SIGTERM cancels the wait for the broker. Process 1 of a
-    # container would otherwise ignore it.
-    starting = asyncio.current_task()
-    assert starting is not None  # this runs in a task
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)
+async def step() -> None:
+    """Work until SIGTERM or SIGINT."""
     urls, settings = from_environment()
     # Both the first connection and later ones wait for the broker; a killed step frees
     # its orders at once.
@@ -72,6 +68,21 @@ async def main() -> None:
             await worker.until_signal()
 
 
+async def end_at_sigterm(scope: anyio.CancelScope) -> None:
+    """Cancel the wait for the broker. Process 1 of a container ignores a signal that
+    nobody handles. Once the worker runs, it handles this one.
+    """
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+
+
+async def main() -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(end_at_sigterm, tasks.cancel_scope)
+        await step()
+        tasks.cancel_scope.cancel()
+
+
 if __name__ == "__main__":
-    with suppress(asyncio.CancelledError):
-        asyncio.run(main())
+    anyio.run(main)

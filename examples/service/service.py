@@ -2,13 +2,17 @@
 README.md says how to run it.
 """
 
-import asyncio
 import json
 import logging
 import math
 import os
 import signal
 from contextlib import suppress
+
+import anyio
+from anyio.abc import SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.stapled import MultiListener
 
 from amqp10 import Connection, DeadLetter, Message, Reconnect, Worker, from_environment
 from amqp10.worker import worker_from_environment
@@ -40,6 +44,15 @@ def probe(connection: Connection, path: str) -> int:
     return 404 if well is None else 200 if well else 503
 
 
+async def end_at_sigterm(scope: anyio.CancelScope) -> None:
+    """Cancel the wait for the broker. Process 1 of a container ignores a signal that
+    nobody handles. Once the worker runs, it handles this one.
+    """
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+
+
 async def main() -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -49,11 +62,6 @@ async def main() -> None:
         from amqp10.otel import instrument
 
         instrument()
-    # Until the worker runs, SIGTERM cancels the wait for the broker. Process 1 of a
-    # container would otherwise ignore it.
-    starting = asyncio.current_task()
-    assert starting is not None  # this runs in a task
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)
     urls, settings = from_environment()
     # The first connection, too, waits for the broker. If the process is killed, its
     # messages go back to the queue after ten seconds.
@@ -63,30 +71,40 @@ async def main() -> None:
     }
     connection = Connection(urls, **settings)
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(5):
-                request = (await reader.readline()).split()
-                path = request[1].decode() if len(request) > 1 else ""
-                status = probe(connection, path) if path else 400
+    async def answer(client: SocketStream) -> None:
+        cut = (anyio.BrokenResourceError, anyio.IncompleteRead, anyio.DelimiterNotFound)
+        async with client:
+            # No answer to one that is slow, has gone, or sends something else
+            with anyio.move_on_after(5), suppress(*cut, ValueError):
+                request = BufferedByteReceiveStream(client)
+                words = (await request.receive_until(b"\r\n\r\n", 8192)).split()
+                status = probe(connection, words[1].decode()) if len(words) > 1 else 400
                 headers = "Connection: close\r\nContent-Length: 0\r\n"
-                writer.write(f"HTTP/1.1 {status} \r\n{headers}\r\n".encode())
-                await writer.drain()
-        except (TimeoutError, OSError, ValueError):
-            pass  # the one who asked is slow, or gone
-        finally:
-            writer.close()
+                await client.send(f"HTTP/1.1 {status} \r\n{headers}\r\n".encode())
+
+    async def serve_probes(listener: MultiListener[SocketStream]) -> None:
+        while True:
+            try:
+                await listener.serve(answer)
+            except* (OSError, anyio.BrokenResourceError):
+                log.warning("the next probe waits a second: no file descriptor is free")
+            await anyio.sleep(1)
 
     async with (
-        await asyncio.start_server(answer, port=PORT),
-        connection,
-        Worker(connection, ADDRESS, handle, **worker_from_environment()) as worker,
+        await anyio.create_tcp_listener(local_port=PORT) as listener,
+        anyio.create_task_group() as tasks,
     ):
-        # Waits for SIGTERM. Leaving the block then lets handlers finish and gives the
-        # rest back.
-        await worker.until_signal()
+        tasks.start_soon(end_at_sigterm, tasks.cancel_scope)
+        tasks.start_soon(serve_probes, listener)
+        async with (
+            connection,
+            Worker(connection, ADDRESS, handle, **worker_from_environment()) as worker,
+        ):
+            # Waits for SIGTERM. Leaving the block then lets handlers finish and gives
+            # the rest back.
+            await worker.until_signal()
+        tasks.cancel_scope.cancel()
 
 
 if __name__ == "__main__":
-    with suppress(asyncio.CancelledError):
-        asyncio.run(main())
+    anyio.run(main)
