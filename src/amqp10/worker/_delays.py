@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from ..client import Connection, Delivery, Sender
 from ..engine import DELAYED_RETRY_CAPABILITY
-from ..errors import LocalProtocolError, MessageRejected, Unsupported
+from ..errors import EncodeError, LocalProtocolError, MessageRejected, Unsupported
 from ..messaging import ACCEPTED, Message, Modified, Outcome
 from ..types import Symbol, Timestamp
 
@@ -107,6 +107,29 @@ async def send_copy(sender: Sender, copy: Message) -> None:
         if not sender.open:
             raise
         raise MessageRejected(description=str(error)) from error
+
+
+async def send_letter(sender: Sender, message: Message, reason: dict[Any, Any]) -> None:
+    """Send a copy of a message to the dead letters, with annotations for the reason unless they make it too large.
+
+    Raises:
+        AmqpError: as for `send_copy`.
+
+    Cancelling: as for `Sender.send`.
+    """
+    try:
+        await send_copy(sender, copy_of(message, reason))
+    except (EncodeError, MessageRejected) as error:
+        if not _may_be_too_large(error):
+            raise
+        await send_copy(sender, copy_of(message, {}))
+
+
+def _may_be_too_large(error: EncodeError | MessageRejected) -> bool:
+    """Return whether `send_copy` may have raised `error` because the copy is too large."""
+    if isinstance(error, EncodeError) or error.condition == "amqp:link:message-size-exceeded":
+        return True
+    return isinstance(error.__cause__, LocalProtocolError)
 
 
 def own_message_id(message: Message) -> Any:

@@ -50,10 +50,9 @@ from ._delays import (
     ByCopy,
     ByOutcome,
     Delay,
-    copy_of,
     failed_annotations,
     scheduled_by,
-    send_copy,
+    send_letter,
 )
 from ._handlers import BatchHandler, Handler, HandlerCall
 from ._jobs import Job, may_have_failed
@@ -116,8 +115,9 @@ class Worker(Service):
             broker in all queues.
         delay_queue: the address of a queue that passes messages on to `address` when their time-to-live has passed (in
             RabbitMQ, a queue with a dead-letter exchange). Messages wait there for their retry.
-        dead_letters: an address to which dead letters are sent, with the reason in their annotations. None: they are
-            rejected, and the broker does what it is configured to do.
+        dead_letters: an address to which dead letters are sent, with the reason in their annotations. A message that
+            the address refuses is held, and sent again after each `retries.max_delay`. None: they are rejected, and
+            the broker does what it is configured to do.
         key: returns the key of a message. Messages with the same key are handled one after the other, in order,
             including retries of earlier ones. If the key is None, there is no order.
         batch_size: the maximum number of messages to pass to the handler at a time.
@@ -788,7 +788,7 @@ class Worker(Service):
         try:
             if letters is not None:
                 annotations = {CONDITION: Symbol(letter.condition), DESCRIPTION: letter.reason, ATTEMPTS: attempts}
-                await send_copy(letters, copy_of(job.delivery.message, annotations))
+                await send_letter(letters, job.delivery.message, annotations)
         except _NOT_SENT as refused:
             text = f"a dead letter could not be sent: {refused}"
             self._notices.log("dead_letter_refused", logging.ERROR, text, job, error=described(refused))
