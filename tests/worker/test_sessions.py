@@ -290,6 +290,23 @@ async def test_state_and_outcomes() -> None:
             assert await session.state() == b"6"
 
 
+@pytest.mark.parametrize("prefetch", [None, 3])
+async def test_released_in_order(prefetch: int | None) -> None:
+    """A released message holds back those behind it, even those that are here already."""
+    seen: list[tuple[int, int]] = []
+
+    async def handle(message: Message, session: ServiceBusSession) -> Released | None:
+        seen.append((message.body, message.delivery_count))
+        return Released() if message.body == 1 and len(seen) < 4 else None
+
+    async with emulated() as (_, bus):
+        await fill(bus, "a", 4)
+        async with SessionWorker(bus, "steps", handle, prefetch=prefetch) as worker:
+            await until(lambda: worker.handled == 6)
+        assert await left(bus) == []
+    assert seen == [(0, 0), (1, 0), (1, 0), (1, 0), (2, 0), (3, 0)]
+
+
 async def test_a_busy_service(caplog: pytest.LogCaptureFixture) -> None:
     """A refusal that may be over soon is logged, and another attempt follows."""
 

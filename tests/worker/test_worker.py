@@ -638,6 +638,24 @@ async def test_a_key_that_raises(queues: Queues) -> None:
 # Batches
 
 
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_released_in_order(queues: Queues, concurrency: int) -> None:
+    """A released message is handled again before those of its key that are here already; other keys go on."""
+    seen: dict[str, list[int]] = defaultdict(list)
+
+    async def handle(message: Message) -> Released | None:
+        key = str(message.group_id)
+        seen[key].append(message.body)
+        await anyio.lowlevel.checkpoint()
+        return Released() if message.body == 1 and len(seen[key]) < 4 else None
+
+    await queues.put("orders", [Message(number, group_id=key) for number in range(3) for key in "ab"])
+    settings: dict[str, Any] = {"concurrency": concurrency, "prefetch": 6, "key": lambda message: message.group_id}
+    async with Worker(queues.connection, "orders", handle, **settings) as worker:
+        await until_done(worker, 10)
+    assert seen == {"a": [0, 1, 1, 1, 2], "b": [0, 1, 1, 1, 2]}
+
+
 async def test_batches(queues: Queues) -> None:
     """Lists of at most so many; each has its outcome."""
     sizes = []

@@ -28,6 +28,7 @@ from ..errors import AmqpError, ConnectionLost, EndpointError
 from ..messaging import Message, Outcome
 from ..net import backoff
 from ._handlers import Handler, HandlerCall
+from ._jobs import Job
 from ._locks import Locks, locks_of_session
 from ._notices import Notices
 from ._policy import Retries, described
@@ -58,6 +59,9 @@ class _OneSession(Worker):
     def busy(self) -> bool:
         """Whether a message is being handled, held for its retry, or about to be retried."""
         return bool(self.running or self.held or self._ready)
+
+    def _is_ordered(self, job: Job) -> bool:
+        return True
 
     async def _attach_locked(self, links: AsyncExitStack, prefetch: int) -> Locks | None:
         return locks_of_session(self._connection, self._session, prefetch)

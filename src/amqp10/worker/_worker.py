@@ -723,9 +723,13 @@ class Worker(Service):
 
     async def _settle(self, outcomes: list[tuple[Job, Outcome]]) -> int:
         """Send outcomes to the broker; return how many it took, or all if it does not confirm them."""
-        done = 0
+        kept = [job for job, outcome in outcomes if isinstance(outcome, Released) and self._is_ordered(job)]
+        for job in kept:  # given back, it would come after later messages, which are here or on their way
+            self._keep(job, 0)
+        done = len(kept)
+        outcomes = [(job, outcome) for job, outcome in outcomes if job not in kept]
         if self._locks is not None:
-            done = await self._confirm(self._locks, outcomes)
+            done += await self._confirm(self._locks, outcomes)
             outcomes = [(job, outcome) for job, outcome in outcomes if job.lock is None]
         done += len(outcomes)
         for job, outcome in outcomes:
@@ -742,6 +746,10 @@ class Worker(Service):
             except _GONE as error:
                 self._not_told(job, error)
         return done
+
+    def _is_ordered(self, job: Job) -> bool:
+        """Return whether later messages must wait until this one has an outcome."""
+        return job.key is not None
 
     async def _confirm(self, locks: Locks, outcomes: list[tuple[Job, Outcome]]) -> int:
         """Send outcomes to Service Bus, and wait for its confirmations; return how many count."""
