@@ -125,9 +125,10 @@ def test_in_one_go(dialect: str, seed: int) -> None:
     assert results[0] == results[1] == results[2]
 
 
-@pytest.mark.parametrize("dialect", ["0-9-1", "0-10"])
-def test_closed_in_one_go(dialect: str) -> None:
-    """The first messages of a session come to their queue, although the close of the connection is right behind."""
+@pytest.mark.parametrize("dialect", ["0-9-1", "0-9", "0-10", "fast"])
+@pytest.mark.parametrize("ends", ["connection", "session"])
+def test_closed_in_one_go(dialect: str, ends: str) -> None:
+    """The first messages of a session come to their queue, although its close, or the connection's, is right behind."""
     wire = Wire(VirtualHostCore(clock=lambda: 0.0), dialect)
     wire.server.portion = 2000
     wire.vhost.declare("q", "queue")
@@ -135,11 +136,14 @@ def test_closed_in_one_go(dialect: str) -> None:
     wire.turn()
     for number in range(20):
         link.send(Message(number).encode(), settled=link.settled_by_sender)
-    wire.client.close()
+    if ends == "connection":
+        wire.client.close()
+    else:
+        wire.session.end()
     wire.server.receive_data(wire.client.data_to_send())
     wire.settle_down()
     while wire.server.behind:
         wire.server.receive_data(b"")
         wire.settle_down()
     assert queue_of(wire.vhost, "q").depth == 20
-    assert wire.over
+    assert wire.over is (ends == "connection")

@@ -18,6 +18,8 @@ from amqp10.dialects.v0_10.wire.commands import (
     QueueDelete,
     QueueQuery,
     QueueQueryResult,
+    TxCommit,
+    TxSelect,
 )
 from amqp10.dialects.v0_10.wire.controls import (
     ConnectionOpenOk,
@@ -34,6 +36,7 @@ from amqp10.dialects.v0_10.wire.frames import encode_control
 from amqp10.dialects.v0_10.wire.struct import Command
 
 from ..kit.broker.older_clients import Client010
+from ..kit.broker.wire import queue_of
 
 
 @pytest.fixture
@@ -51,6 +54,30 @@ def kinds(said: list[Any]) -> list[type]:
 def test_detached_names_the_session(client: Client010, name: bytes, code: int) -> None:
     """A client that detaches a session that is not attached on the channel is told which session that was."""
     assert client.say(SessionDetach(name), channel=7) == [SessionDetached(name, code)]
+
+
+@pytest.mark.spec("0-10 session.detach", "commands that came before the detach are executed")
+@pytest.mark.parametrize("before", [(), (QueueDeclare("other"),), (TxSelect(), TxCommit())])
+def test_what_comes_before_a_detach(client: Client010, before: tuple[Command, ...]) -> None:
+    """However the commands before still wait as the detach comes, each is completed before its answer."""
+    client.served.vhost.declare("q", "queue")
+    header = DeliveryProperties(routing_key="q").encode_struct32()
+    transfers = [client.encode(MessageTransfer("", 0, 0), header, b"m")] * 2
+    detach = encode_control(1, SessionDetach(b"name").encode())
+    said = client.put(b"".join([*map(client.encode, before), *transfers, detach]))
+    assert queue_of(client.served.vhost, "q").depth == (2 if TxSelect() not in before else 0)
+    assert said[-1] == SessionDetached(b"name", 0)
+    assert client.do(QueueQuery("q")) == [SessionDetached(b"", 3)]
+
+
+@pytest.mark.spec("0-10 session.detach", "a session that fails before its detach is answered is detached")
+def test_a_failure_before_a_detach(client: Client010) -> None:
+    """The client hears both the exception and the answer to its detach, and the channel is free."""
+    commands = client.encode(QueueDeclare("a")) + client.encode(QueueDelete("absent"))
+    said = client.put(commands + encode_control(1, SessionDetach(b"name").encode()))
+    assert [each.error_code for each in said if isinstance(each, ExecutionException)] == [404]
+    assert said[-1] == SessionDetached(b"name", 0)
+    assert kinds(client.say(SessionAttach(b"second")))[0] is SessionAttached
 
 
 @pytest.mark.spec("0-10 session.attach", "a channel that is another session's is busy, and the other session goes on")

@@ -25,7 +25,12 @@ from amqp10.dialects.v0_10.wire.commands import (
     XaResult,
     Xid,
 )
-from amqp10.dialects.v0_10.wire.controls import SessionAttach, SessionCommandPoint, SessionCompleted, SessionDetach
+from amqp10.dialects.v0_10.wire.controls import (
+    SessionAttach,
+    SessionCommandPoint,
+    SessionCompleted,
+    SessionDetached,
+)
 from amqp10.dialects.v0_10.wire.struct import Command, Control
 from amqp10.engine import (
     DeliveriesReceived,
@@ -187,7 +192,8 @@ def test_of_a_session_that_ends(owner: Owner, asked: Command) -> None:
     owner.takes = False
     owner.do(MessageTransfer("", 0, 0), DtxEnd(ONE))
     assert owner.do(SessionAttach(b"two"), SessionCommandPoint(0, 0), DtxSelect(), asked, channel=2) == []
-    assert owner.do(SessionDetach(b"name")) == [0 if isinstance(asked, DtxRollback) else 1]
+    owner.raw.engine.sessions[1].end()  # type: ignore[attr-defined]
+    assert owner.do(SessionDetached(b"name", 0)) == [0 if isinstance(asked, DtxRollback) else 1]
     assert owner.asked == []
     assert owner.do(DtxStart(OTHER), channel=2) == [0]
 

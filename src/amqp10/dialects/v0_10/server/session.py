@@ -127,6 +127,7 @@ class ServerSession(SessionEndpoint):
         self._unanswered = 0  # commands that the owner has to answer; later ones wait for that
         self._not_taken = 0, 0  # messages and commands that wait here for the owner, and their octets
         self._backlog: deque[tuple[int, Command, Assembly]] = deque()
+        self._asked_to_detach: SessionDetach | None = None  # by the client, while commands before it still wait
 
     # Beginning
 
@@ -248,6 +249,10 @@ class ServerSession(SessionEndpoint):
 
     # Commands of the client
 
+    def receive(self, assembly: Assembly) -> None:
+        if self._asked_to_detach is None or assembly.kind == CONTROL:
+            super().receive(assembly)
+
     def execute(self, number: int, command: Command, assembly: Assembly) -> None:
         if self._paused or self._unanswered:
             self._backlog.append((number, command, assembly))
@@ -296,6 +301,7 @@ class ServerSession(SessionEndpoint):
                 self.execute(number, command, assembly)
             except SessionFault as fault:
                 self.fail(fault, number, command)
+        self._detach_if_asked()
 
     def answered(self) -> None:
         """Go on, for the owner has answered a command."""
@@ -483,6 +489,25 @@ class ServerSession(SessionEndpoint):
         self.end(error)
 
     # Ending
+
+    def _receive_detach(self, control: SessionDetach) -> None:
+        """Detach from the session once the owner has taken all that came before: nobody else knows of it."""
+        self._asked_to_detach = control
+        self._detach_if_asked()
+
+    def _detach_if_asked(self) -> None:
+        if self._asked_to_detach is not None and not (self._paused or self._unanswered):
+            self.when_taken(self._detach_at_last)
+
+    def _detach_at_last(self) -> None:
+        control, self._asked_to_detach = self._asked_to_detach, None
+        if control is not None:
+            super()._receive_detach(control)
+
+    def finish(self, error: AmqpError | None) -> None:
+        super().finish(error)
+        if self.engine.opened:
+            self._detach_at_last()  # this side has ended the session while the client's detach waited
 
     def fail(self, fault: SessionFault, number: int, command: Command | type[Command] | None) -> None:
         if self.ended_locally:
