@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -273,6 +274,26 @@ def test_what_is_read_belongs_to_its_message() -> None:
             message = Message.decode(payload)
             message.check()
             assert message.encode() == payload
+
+
+def test_a_header_that_came_before() -> None:
+    """It is read at once, and belongs to its message all the same; of thousands of others few are kept."""
+    payload = Message(None, durable=True, priority=7, ttl=timedelta(seconds=3)).encode()
+    for _ in range(3):
+        message = Message.decode(payload)
+        header = (message.durable, message.priority, message.ttl, message.first_acquirer, message.delivery_count)
+        assert header == (True, 7, timedelta(seconds=3), False, 0)
+        assert message.encode() == payload
+        message.priority = 1
+        assert Message.decode(message.encode()).priority == 1
+    tracemalloc.start()
+    try:
+        for milliseconds in range(3000):
+            ttl = timedelta(milliseconds=milliseconds)
+            assert Message.decode(Message(None, ttl=ttl).encode()).ttl == ttl
+        assert tracemalloc.get_traced_memory()[0] < 300_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_long_head_has_the_same_shapes(monkeypatch: pytest.MonkeyPatch) -> None:

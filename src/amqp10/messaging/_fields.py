@@ -49,6 +49,7 @@ from ..types.codec import (
     broken,
     close_compound,
     decode_fields,
+    forget_oldest,
     keep_key,
     map_shapes,
     path_to_fault,
@@ -159,6 +160,9 @@ _PLANNED: Final[dict[Writer, dict[type, type]]] = {
     write_symbol: {str: Symbol, Symbol: Symbol},
     **{WRITERS[kind]: {kind: kind} for kind in (bytes, datetime, UUID)},
 }
+# Headers are short, and most messages have the same. A peer cannot fill the table with more than this.
+_HEADERS_KEPT: Final = 256
+_HEADER_LENGTH: Final = 24
 _NULLS: Final = [b"\x40" * n for n in range(16)]
 
 
@@ -184,6 +188,7 @@ class FieldsSection:
         self._read = values_reader(declared)
         self._whole = frozenset(field.name for field in declared.fields if field.type == "uint")
         self.shapes: Shapes = Shapes(self._entries, self._reader)
+        self._headers: dict[bytes, dict[str, Any]] = {}  # decoded before, by their octets
 
     def write(self, out: bytearray, fields: Mapping[str, Any]) -> None:
         """Append the section with the values in `fields`, or nothing if all have their defaults.
@@ -259,12 +264,14 @@ class FieldsSection:
         return section
 
     def read_values(self, payload: bytes, place: SectionSpan, room: list[int]) -> dict[str, Any]:
-        """Decode the section at `place` to the fields of a message, by name.
+        """Decode the section at `place` to the fields of a message, by name, in a dict that must not be changed.
 
         Raises:
             DecodeError: as for `read`.
         """
-        value_at = place[1]
+        begin, value_at, end = place
+        if self._defaults and (known := self._headers.get(payload[begin:end])) is not None:
+            return known
         if payload[value_at] == 0xC0:
             at = value_at + 3
             beginning = payload[at - 1 : at + 1]  # the number of fields, and the first constructor
@@ -276,18 +283,18 @@ class FieldsSection:
             at, beginning = 0, b""
         readers = self.shapes.readers.get(beginning)
         if readers is not None:
-            values = read_by(readers, payload, at, place[2], room)
+            values = read_by(readers, payload, at, end, room)
             if values is not None:
                 return values
         try:
-            fields, end = self._read(payload, value_at, room)
+            fields, read_to = self._read(payload, value_at, room)
         except DecodeError:
             room[0] = DEFAULT_LIMITS.max_depth
             raise
         except BROKEN as e:
             room[0] = DEFAULT_LIMITS.max_depth
             raise broken(e) from None
-        if end != place[2]:
+        if read_to != end:
             raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
         values = dict(zip(self._names, fields, strict=True))
         for name in self._ids:
@@ -295,7 +302,13 @@ class FieldsSection:
                 raise DecodeError(f"{name}: a {type(values[name]).__name__} cannot be a message-id")
         if len(beginning) == 2 and not self._defaults:
             self.shapes.note(beginning, payload, at, beginning[0])
-        return _with_ttl(values)
+        if values.get("ttl") is not None:
+            values["ttl"] = timedelta(milliseconds=values["ttl"])
+        if self._defaults and end - begin <= _HEADER_LENGTH:
+            if len(self._headers) >= _HEADERS_KEPT:
+                forget_oldest(self._headers)
+            self._headers[bytes(payload[begin:end])] = values
+        return values
 
     def _entries(self, payload: bytes, at: int, count: int) -> list[Entry]:
         """Return the fields read at `at` as entries of a shape."""
@@ -308,12 +321,6 @@ class FieldsSection:
 
     def _reader(self, known: Sequence[tuple[bytes, Any, frozenset[int]]]) -> ShapeReader:
         return write_reader(known, self._names[len(known) :], self._whole)
-
-
-def _with_ttl(values: dict[str, Any]) -> dict[str, Any]:
-    if values.get("ttl") is not None:
-        values["ttl"] = timedelta(milliseconds=values["ttl"])
-    return values
 
 
 class MapSection:

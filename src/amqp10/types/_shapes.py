@@ -68,8 +68,8 @@ _FIXED: Final = {
     0x98: ("16s", "new_uuid({})"),
 }
 _CONTAINERS: Final = {
-    **dict.fromkeys((0xC0, 0xC1, 0xE0), "{there} = {here} + 2 + data[{here} + 1]"),
-    **dict.fromkeys((0xD0, 0xD1, 0xF0), "{there} = {here} + 5 + from_bytes(data[{here} + 1 : {here} + 5], 'big')"),
+    **dict.fromkeys((0xC0, 0xC1, 0xE0), "{there} = {here} + 1 + data[{here}]"),
+    **dict.fromkeys((0xD0, 0xD1, 0xF0), "{there} = {here} + 4 + from_bytes(data[{here} : {here} + 4], 'big')"),
 }
 """How values that contain values are passed over, by constructor."""
 _TEXTS: Final = {0xA1: "{}.decode()", 0xA3: "known_symbols.get(raw := {}) or symbol_of(raw)", 0xA0: "{}"}
@@ -193,33 +193,46 @@ class _Source:
         self.step("{there} = {here} + 1 + data[{here}]", f"{name} = {value}")
 
     def one_of(self, name: str, codes: frozenset[int], *, plain: bool) -> None:
-        """Read a value whose constructor varies."""
+        """Read a value whose constructor varies, together with the octets before it."""
+        before = b""
+        if self._parts and isinstance(last := self._parts[-1], bytes):
+            before = last
+            del self._parts[-1]
         self.flush()
+        number = len(self.lines)
+        self.step(f"{{there}} = {{here}} + {len(before) + 1}", "code = data[{here}:{there}]")
         if not codes.isdisjoint(_CONTAINERS):
             self.later.append(name)
             self.write(f"at_{name} = 0")
-        self.write("code = data[{here}]")
         word = "if"
         for code in sorted(codes, key=lambda each: (each not in _FREQUENT, each)):
             lines = self._alone(name, code)
             if plain and code != 0x40:
                 lines.append(f"{name} = int({name})")
-            self.write(f"{word} code == {code}:", *("    " + line for line in lines))
+            self.scope[f"code{number}_{code}"] = before + bytes((code,))
+            self.write(f"{word} code == code{number}_{code}:", *("    " + line for line in lines))
             word = "elif"
         self.step("else: return None")
 
     def _alone(self, name: str, code: int) -> list[str]:
+        """Return the lines that read a value after its constructor."""
         if code in _CONSTANTS:
-            return [f"{name} = {_CONSTANTS[code]}", "{there} = {here} + 1"]
+            return [f"{name} = {_CONSTANTS[code]}", "{there} = {here}"]
         if code in SMALL_VALUES:
-            return [f"{name} = small{code:#x}[data[{{here}} + 1]]", "{there} = {here} + 2"]
+            return [f"{name} = small{code:#x}[data[{{here}}]]", "{there} = {here} + 1"]
+        if code in _FIXED:
+            letter, value = _FIXED[code]
+            packed = struct.Struct(f">{letter}")
+            self.scope[f"unpack_{code}"] = packed.unpack_from
+            lines = [f"{name}, = unpack_{code}(data, {{here}})", f"{{there}} = {{here}} + {packed.size}"]
+            return lines if value == "{}" else [*lines, f"{name} = {value.format(name)}"]
         if code in _TEXTS:
-            value = _TEXTS[code].format("data[{here} + 2 : {there}]")
-            return ["{there} = {here} + 2 + data[{here} + 1]", f"{name} = {value}"]
+            value = _TEXTS[code].format("data[{here} + 1 : {there}]")
+            return ["{there} = {here} + 1 + data[{here}]", f"{name} = {value}"]
         if code in _CONTAINERS:
             return [f"{name}, at_{name} = None, {{here}}", _CONTAINERS[code]]
         self.scope[f"read{code}"] = READERS[code]
-        return [f"{name}, {{there}} = read{code}(data, {{here}} + 1, room)"]
+        return [f"{name}, {{there}} = read{code}(data, {{here}}, room)"]
 
 
 _Known = Sequence[tuple[bytes, Any, frozenset[int]]]
@@ -266,7 +279,7 @@ def write_reader(entries: _Known, absent: Sequence[Any] = (), plain: frozenset[A
         source.write(f"found = {{{{{pairs}}}}}")
         later = [(name, f"k{number}") for number, name in enumerate(made.values()) if name in source.later]
         reads = (
-            f"if at_{name}: found[{key}], _ = readers[data[at_{name}]](data, at_{name} + 1, room)"
+            f"if at_{name}: found[{key}], _ = readers[data[at_{name} - 1]](data, at_{name}, room)"
             for name, key in later
         )
         source.write("room[0] -= 1", "try:", *("    " + each for each in reads))

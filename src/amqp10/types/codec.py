@@ -29,6 +29,7 @@ from ._encode import write_uint as write_uint
 from ._encode import write_ulong as write_ulong
 from ._plans import Part as Part
 from ._plans import Plans as Plans
+from ._plans import forget_oldest as forget_oldest
 from ._read_compound import map_shapes as map_shapes
 from ._read_primitive import READERS as READERS
 from ._read_primitive import unpack_word as unpack_word
@@ -58,6 +59,7 @@ __all__ = (
     "close_compound",
     "decode_fields",
     "fast",
+    "forget_oldest",
     "keep_key",
     "map_shapes",
     "pack_word",
