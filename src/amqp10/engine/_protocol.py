@@ -242,7 +242,7 @@ class SessionKeeper(ABC):
 
     @abstractmethod
     def keep(self, session: Session, name: bytes, timeout: int) -> None:
-        """Keep the session for `timeout` seconds when its transport is lost; 0: not at all."""
+        """Keep the session for `timeout` seconds when its transport is lost or detached; 0: not at all."""
 
     @abstractmethod
     def take(self, engine: SessionEngine, name: bytes) -> Session | None:
@@ -254,6 +254,10 @@ class SessionKeeper(ABC):
     def attached(self, engine: SessionEngine, name: bytes) -> bool:
         """Return whether the peer has a session of that name on a transport that is not known to be lost."""
         return False
+
+    @abstractmethod
+    def detached(self) -> None:
+        """Begin to count the time of the sessions that the peer has detached, and may resume."""
 
 
 class Session(ABC):

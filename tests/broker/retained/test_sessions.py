@@ -14,6 +14,7 @@ from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
     ExecutionException,
     ExecutionResult,
+    MessageAccept,
     MessageFlow,
     MessageSubscribe,
     MessageTransfer,
@@ -24,17 +25,21 @@ from amqp10.dialects.v0_10.wire.commands import (
     TxSelect,
 )
 from amqp10.dialects.v0_10.wire.controls import (
+    ConnectionClose,
     SessionAttach,
     SessionAttached,
     SessionCommandPoint,
     SessionDetach,
     SessionDetached,
     SessionExpected,
+    SessionFlush,
     SessionRequestTimeout,
 )
 from amqp10.testing import FaultProxy
 
 from ...kit.broker.served import Served
+from ...kit.broker.wire import queue_of
+from ...kit.clock import Clock
 from ...kit.dialects.v0_10.raw_peer import Raw
 from ...kit.inside.broker import PeerConnection, QueueDeclaration, VirtualHostCore
 
@@ -314,3 +319,50 @@ def test_a_name_is_free_after_a_loss(vhost: VirtualHostCore) -> None:
     first = Program(vhost)
     first.lose()
     assert Program(vhost).lives()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_detached_and_resumed(elsewhere: bool, vhost: VirtualHostCore) -> None:
+    """A session with a timeout outlives session.detach, with its queue, its subscription and what it holds."""
+    first = Program(vhost, timeout=60)
+    first.do(QueueDeclare("mine", exclusive=True, auto_delete=True))
+    first.do(MessageSubscribe("mine", "d"))
+    first.do(MessageFlow("d", 0, 10))
+    first.do(MessageFlow("d", 1, 0xFFFF_FFFF))
+    routed = DeliveryProperties(routing_key="mine").encode_struct32()
+    assert any(isinstance(each, MessageTransfer) for each in first.do(MessageTransfer("", 0, 0), routed, b"m"))
+    assert first.say(SessionDetach(b"name")) == [SessionDetached(b"name", 0)]
+    assert first.do(QueueQuery("mine")) == [SessionDetached(b"", 3)]
+    if elsewhere:
+        second = Program(vhost)
+        said = second.answers
+    else:
+        second, said = first, first.say(SessionAttach(b"name"))
+    assert said == [SessionAttached(b"name"), SessionFlush(expected=True)]
+    second.say(SessionCommandPoint(5, 0))
+    second.say(SessionExpected(((0, 0),)))
+    second.do(MessageAccept(((0, 0),)))
+    assert queue_of(vhost, "mine").depth == 0
+    assert second.lives()
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_detached_and_not_resumed(closes: bool, vhost: VirtualHostCore, clock: Clock) -> None:
+    """When its time is up, what it has is given up, and other sessions of its connection go on."""
+    first = Program(vhost, timeout=60)
+    first.do(QueueDeclare("mine", exclusive=True, auto_delete=True))
+    first.do(MessageSubscribe("mine", "d"))
+    first.say(SessionDetach(b"name"))
+    if closes:
+        first.say(ConnectionClose(200), 0)
+    assert vhost.sessions.expire(clock()) == clock() + 60
+    assert "mine" in vhost.nodes
+    clock.now += 60
+    assert vhost.sessions.expire(clock()) is None
+    assert "mine" not in vhost.nodes
+    if closes:
+        first = Program(vhost)
+    else:
+        assert first.say(SessionAttach(b"name")) == [SessionAttached(b"name")]
+        first.say(SessionCommandPoint(0, 0))
+    assert first.lives()

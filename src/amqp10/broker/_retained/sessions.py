@@ -118,8 +118,8 @@ class ResumableSessions:
             resumable.peer = peer
             self._of_peer.setdefault(peer, {})[key] = None
 
-    def connection_lost(self, peer: ResumableSessionOwner) -> bool:
-        """Start the time of the sessions of a lost connection; return whether there are any."""
+    def suspended(self, peer: ResumableSessionOwner) -> bool:
+        """Start the time of the sessions of a connection that have no transport; return whether there are any."""
         waiting = [key for key in self._of_peer.get(peer, ()) if self._by_key[key].session.suspended]
         for key in waiting:
             resumable = self._by_key[key]
@@ -178,3 +178,6 @@ class PeerSessions(SessionKeeper):
 
     def attached(self, engine: SessionEngine, name: bytes) -> bool:
         return self._sessions.attached(engine, name)
+
+    def detached(self) -> None:
+        self._sessions.suspended(self._peer)

@@ -191,7 +191,7 @@ class PeerConnection(EngineOwner):
         self.links.end_all(lambda link: not link.session.suspended)
         self.links.forget_sessions()
         transport = self._transport
-        if self.vhost.sessions.connection_lost(self):
+        if self.vhost.sessions.suspended(self):
             self._transport = absent = Disconnected()
             self.wake = absent.wake
         else:
@@ -240,6 +240,11 @@ class PeerConnection(EngineOwner):
         self.links.session_resumed(event.session)
 
     def session_expired(self, session: Session) -> None:
+        if not isinstance(self._transport, Disconnected):  # the client has detached it, and goes on with others
+            session.end()
+            self._catch_up()
+            self.wake()
+            return
         self.links.end_all(lambda link: link.session is session)
         if not self.links.producers and not self.links.consumers:
             self._let_go()

@@ -69,6 +69,9 @@ class Keeper(SessionKeeper):
             session.suspend()
         return session
 
+    def detached(self) -> None:
+        """Count no time."""
+
 
 class ServerApplication:
     """Takes what is sent, sends what waits in `stock` to who subscribes, and notes both.

@@ -201,9 +201,13 @@ class ServerSession(SessionEndpoint):
             if not self.resumable:
                 self._detach_with(SESSION_BUSY)
                 return
-            self.write_control(SessionDetached(self.name, SESSION_BUSY))
-            del self.engine.sessions[self.channel]
+            self._leave(SESSION_BUSY)
         super().suspend()
+
+    def _leave(self, code: int) -> None:
+        """Detach from the session with `code`, and keep it."""
+        self.write_control(SessionDetached(self.name, code))
+        del self.engine.sessions[self.channel]
 
     def forgotten(self) -> None:
         self.detach()
@@ -491,7 +495,16 @@ class ServerSession(SessionEndpoint):
     # Ending
 
     def _receive_detach(self, control: SessionDetach) -> None:
-        """Detach from the session once the owner has taken all that came before: nobody else knows of it."""
+        """Detach from the session, and keep it as long as was agreed.
+
+        Without a timeout it ends, but only once the owner has taken all that came before.
+        """
+        if self.resumable and self.engine.session_keeper is not None:
+            self.settle_events()
+            self._leave(0)
+            super().suspend()
+            self.engine.session_keeper.detached()
+            return
         self._asked_to_detach = control
         self._detach_if_asked()
 
