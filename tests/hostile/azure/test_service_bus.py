@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -254,6 +255,18 @@ class TestBounds:
         assert bus.orders.depth == 1
         assert bus.orders.dead_letters is not None
         assert bus.orders.dead_letters.bytes < 2 * MAX_REASON_LENGTH
+
+    @pytest.mark.parametrize("begun", range(48, 60))
+    def test_locks_that_end_during_a_request(self, begun: int) -> None:
+        """A request takes time, and settles all of its messages or none."""
+        bus = Bus()
+        for _ in range(3):
+            bus.send(Message(b"x"))
+        body = {"disposition-status": "completed", "lock-tokens": Array("uuid", map(token_of, bus.received(3)))}
+        seconds = count(begun)
+        bus.clock = lambda: NOON + next(seconds)  # of the 60 seconds of a lock, each look at the clock takes one
+        code = status(bus.do("update-disposition", body))
+        assert (code, bus.orders.depth) in ((200, 0), (410, 3))
 
     def test_growing(self) -> None:
         """A message that is put aside again and again does not grow for ever."""

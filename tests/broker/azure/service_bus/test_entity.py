@@ -238,7 +238,7 @@ class TestLocks:
         with pytest.raises(Refused, match="in a transaction that is open"):
             bench.queue.complete(one)
         with pytest.raises(Refused, match="in a transaction that is open"):
-            bench.queue.check_locks([one])
+            bench.queue.hold_locks([one])
         with pytest.raises(Refused, match="in a transaction that is open"):
             bench.queue.claim([other, one], another)
         bench.queue.complete(other)  # which was not claimed together with the refused one

@@ -612,14 +612,14 @@ class Entity(AzureNode):
             self._note(lock.message)
         return [until] * len(locks)
 
-    def check_locks(self, tokens: Iterable[UUID]) -> None:
-        """Check that all locks hold and no transaction has their messages.
+    def hold_locks(self, tokens: Iterable[UUID]) -> None:
+        """Let the locks of messages hold until all are settled: time passes meanwhile, and it is all or nothing.
 
         Raises:
-            Refused: a lock is lost, or a transaction has its message.
+            Refused: a lock is lost, or a transaction has its message; then all locks are as before.
         """
-        for token in tokens:
-            self._settleable(token)
+        for lock in [self._settleable(token) for token in tokens]:
+            lock.committing = True
 
     def claim(self, tokens: Iterable[UUID], transaction: object) -> None:
         """Let only a transaction settle locked messages, until `unclaim` or the end of their locks.
@@ -681,7 +681,11 @@ class Entity(AzureNode):
         return lock.message
 
     def complete(self, token: UUID) -> None:
-        """Complete a locked message. This and the next four raise Refused as `check_locks` does."""
+        """Complete a locked message.
+
+        Raises:
+            Refused: the lock is lost, or a transaction has the message; `release` to `dead_letter` raise it, too.
+        """
         self._remove(self._unlock(self._settleable(token)))
 
     def release(self, token: UUID) -> None:

@@ -21,7 +21,7 @@ class Lock:
         group: the group of the message.
         own_until: when the lock ends if the entity has no sessions; `until` says when it ends in any case.
         transaction: the transaction in which the message has an outcome, or None.
-        committing: whether that transaction is being committed: then the lock holds until the message is settled.
+        committing: whether the message is being settled together with others: then the lock holds until that is done.
     """
 
     token: UUID

@@ -238,7 +238,7 @@ def _receive(node: Management, body: dict[Any, Any]) -> Answer:
 
 def _settle(node: Management, body: dict[Any, Any]) -> Answer:
     tokens, outcome = _tokens(body), _outcome(body)
-    node.entity.check_locks(tokens)
+    node.entity.hold_locks(tokens)
     for token in tokens:
         settle(node.entity, token, outcome)
     return {}
