@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from amqp10.engine import DeliveriesUnresumed, LinkAttached, LinkTerms, OutgoingDelivery, SessionBegun
+from amqp10.engine import DeliveriesUnresumed, IncomingDelivery, LinkAttached, LinkTerms, OutgoingDelivery, SessionBegun
 from amqp10.errors import LocalProtocolError
-from amqp10.messaging import Message, Source, Target
+from amqp10.messaging import Accepted, DeliveryState, Message, Released, Source, Target, TransactionalState
 from amqp10.testing import EnginePair
+
+from ...kit.broker.wire import Wire, queue_of
+from ...kit.inside.broker import VirtualHostCore
 
 OLDER = ["0-9-1", "0-10", "fast"]
 
@@ -48,3 +51,26 @@ def test_deliveries_that_are_not_resumed(dialect: str) -> None:
     assert (unresumed.link, unresumed.deliveries) == (link, [delivery])
     assert delivery.link is link
     assert link.suspended() == []
+
+
+@pytest.mark.parametrize("dialect", ["1.0", *OLDER])
+@pytest.mark.parametrize("state", [Accepted(), Released(), TransactionalState(b"txn", Accepted())])
+def test_outcomes_of_deliveries_that_are_not_resumed(dialect: str, state: DeliveryState) -> None:
+    """They are refused: their numbers are those of other messages by now."""
+    wire = Wire(VirtualHostCore(clock=lambda: 0.0), dialect)
+    wire.vhost.declare("q", "queue")
+    sender = wire.send_to("q")
+    sender.send(Message("new").encode(), settled=sender.settled_by_sender)
+    lost: Any = None
+    number: Any = None if dialect == "1.0" else 1
+    delivery = IncomingDelivery(lost, number, b"another tag", Message("old").encode(), False)
+    link = wire.session.attach_receiver(LinkTerms("l", Source("q"), Target()), resuming=[delivery])
+    link.flow(1)
+    wire.turn()
+    assert [event.deliveries for event in wire.events if isinstance(event, DeliveriesUnresumed)] == [[delivery]]
+    delivery.tag = next(iter(link.unsettled))
+    with pytest.raises(LocalProtocolError, match="the delivery was not resumed"):
+        link.settle(delivery, state)
+    assert not delivery.local_settled
+    wire.turn()
+    assert queue_of(wire.vhost, "q").unsettled == len(link.unsettled) == 1

@@ -212,6 +212,17 @@ class PlainReceiver(PlainLink, ReceiverLink):
             self.session.engine.emit(DeliveriesReceived(self))
         self.incoming.append(delivery)
 
+    def check_own(self, delivery: IncomingDelivery, unsettled: Mapping[bytes, IncomingDelivery]) -> None:
+        """Check that a delivery came on this link: the number of another one means another message by now.
+
+        Raises:
+            LocalProtocolError: it is not among `unsettled`, those of this link.
+        """
+        if unsettled.get(delivery.tag) is not delivery:
+            raise LocalProtocolError(
+                "the delivery was not resumed, and cannot be settled: the sender may send the message again"
+            )
+
     def settled_by_owner(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
         """Record that the owner has settled a delivery, with `state` if that is given."""
         if state is not None:

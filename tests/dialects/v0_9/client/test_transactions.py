@@ -239,6 +239,7 @@ def test_two_receivers() -> None:
     other = session_of(receiver).attach_receiver(LinkTerms("other", Source("q"), Target()))
     hear(engine, 2, ChannelOpenOk(), QueueDeclareOk("q"))
     delivery = other.delivery_type(other, 1, b"\0" * 8, Message(b"m").encode(), False)
+    other.unsettled[delivery.tag] = delivery
     with pytest.raises(LocalProtocolError, match="only one receiver"):
         other.settle(delivery, TransactionalState(txn_id, ACCEPTED))
     assert not delivery.local_settled

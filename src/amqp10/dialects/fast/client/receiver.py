@@ -330,6 +330,7 @@ class ClientReceiver(ClientLink, PlainReceiver):
             return
         if not self.is_open:
             raise LocalProtocolError(f"the link {self._name!r} is over: the sender may send the message again")
+        self.check_own(delivery, self.unsettled)
         self.check_outcome(state)
         if isinstance(state, TransactionalState):
             self._settle_in(state, delivery)

@@ -286,6 +286,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver):
         if delivery.local_settled:
             return
         self.check_attached()
+        self.check_own(delivery, self.unsettled)
         state = state if state is not None else delivery.state
         if isinstance(state, TransactionalState):
             branch = self.session.transactions.open.find(state.txn_id)

@@ -353,6 +353,7 @@ class ClientReceiver(ClientLink, LazyReceiver, PlainReceiver):
             return
         if not self.attached:
             raise LocalProtocolError(f"the link {self.name!r} is over: the peer may send the message again")
+        self.check_own(delivery, self._unsettled)
         if isinstance(state, TransactionalState):
             self.session.connection.transactions.find(state.txn_id).retire(self, delivery, state)
             return
