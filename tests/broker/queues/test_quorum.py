@@ -181,6 +181,25 @@ def test_what_a_link_holds_that_may_be_resumed(vhost: VirtualHostCore, clock: Cl
     assert (queue.unsettled, taker.lost) == (1, [])
 
 
+def test_a_link_that_is_resumed_with_another_timeout(vhost: VirtualHostCore, clock: Clock) -> None:
+    """What it gives back is no longer timed as its own: the next consumer has the time of its own for it."""
+    queue = declare(vhost)
+    before, resumed, other = Told(1), Told(), Told(1)
+    before.timeout, resumed.timeout, other.timeout = 5, 60, 90
+    resumed.key = before.key
+    fill(queue, 1)
+    come(queue, before)
+    queue.remove_consumer(before)
+    come(queue, resumed)
+    queue.settle(before.taken[0], resumed, RELEASED)
+    come(queue, other)
+    assert other.numbers == [1]
+    assert queue.expire(clock.now) == clock.now + 90
+    clock.now += 5
+    assert queue.expire(clock.now) == clock.now + 85
+    assert (queue.unsettled, resumed.lost, other.lost) == (1, [], [])
+
+
 def test_one_active(vhost: VirtualHostCore, clock: Clock) -> None:
     """The first; one of higher priority, when the first holds nothing; any other, while it is late."""
     queue = declare(vhost, x_single_active_consumer=True, x_consumer_timeout=5000)

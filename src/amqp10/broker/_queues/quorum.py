@@ -131,12 +131,18 @@ class QuorumQueue(DeclaredQueue):
             if consumer.key in self.consumers:
                 self.in_line(consumer)
             return
-        held = self._held.get(self._timeout_of(consumer))
-        if held is not None:
-            held.pop(entry, None)
+        self._no_longer_held(entry, consumer)
         super().settle(entry, consumer, outcome)
         if self._arguments.single_active and self._ranked:
             self._active()  # a consumer of higher priority may have waited for this
+
+    def _no_longer_held(self, entry: QueuedMessage, consumer: QueueConsumer) -> None:
+        held = self._held.get(self._timeout_of(consumer))
+        if held is not None and held.pop(entry, None) is not None:
+            return
+        for held in self._held.values():  # its link may have been resumed with another time-out
+            if held.pop(entry, None) is not None:
+                return
 
     def accept(self, entries: Sequence[QueuedMessage], consumer: QueueConsumer) -> None:
         for entry in entries:
