@@ -135,6 +135,37 @@ async def test_the_source_is_over() -> None:
     assert len(there) + len(left) - 100 <= bridge.report.duplicates
 
 
+@pytest.mark.parametrize("dialect", ["1.0", "0-10", "0-9-1"])
+@pytest.mark.parametrize("how", ["silent", "lost"])
+async def test_the_source_does_not_hear_the_last_acceptances(how: str, dialect: str) -> None:
+    """It stands still when the bridge is left, or it was lost and is not back: all of them may be moved twice."""
+    reconnect = NOTHING_KEPT if how == "lost" else None
+    async with two_brokers() as (old, new), FaultProxy(old.url) as before, FaultProxy(new.url) as behind:
+        async with (
+            Connection(before.url, dialect=dialect, reconnect=reconnect, close_timeout=0.1) as source,
+            Connection(behind.url) as target,
+        ):
+            async with amqp10.bridge((source, "a"), (target, "b"), close_timeout=0.5) as bridge:
+                behind.stall("down")  # until the source stands still, no outcome comes
+                await fill(old, "a", range(5))
+                await until(lambda: bridge.report.in_flight == 5)
+                before.stall("up")
+                behind.resume()
+                await until(lambda: bridge.report.moved == 5)
+                if how == "lost":
+                    before.refusing = True
+                    before.cut()
+                    await until(lambda: not source.open)
+        before.cut()
+        assert bridge.report.duplicates == 5
+        assert not bridge.report.clean
+        there = await bodies(new, "b")
+        with anyio.fail_after(20):
+            while len(await bodies(old, "a")) < 5:  # noqa: ASYNC110 - it notices the loss some time
+                await anyio.sleep(0.01)
+    assert sorted(there) == list(range(5))
+
+
 @pytest.mark.parametrize("end", ["source", "target"])
 async def test_exactly_once_with_an_end_that_forgets(end: str) -> None:
     """A broker that is started anew knows nothing of what was in flight: that is an error, and no silent duplicate."""

@@ -282,6 +282,7 @@ class Bridge:
                 await self._over.wait()
             await mover.finish(outcomes_by)
             await leave_all([core_of(link) for link in self._links], this.links_by)
+            mover.count_unconfirmed()
         for link in self._links:
             if isinstance(link, TargetLink):  # the report has the messages without an outcome
                 link.report_all()

@@ -45,6 +45,12 @@ class BridgeLink(Link):
         return self._core.over
 
     @property
+    def answered_detach(self) -> bool:
+        """Whether the peer has answered our detach, and so has received all that was sent before it."""
+        core = self._core
+        return core.detach_sent and core.over and core.cause is None
+
+    @property
     def losses(self) -> int:
         """How often the link was interrupted."""
         return self._core.generation

@@ -414,7 +414,6 @@ class Mover:
             self._drop_accepted()
             with shielded_until(deadline):
                 await self._wait_until(lambda: not in_flight.unsettled or self._target.over)
-            in_flight.duplicates += self._redeliveries.unconfirmed
         self._drop_accepted()
         back = []
         for message in in_flight.by_delivery.values():
@@ -426,6 +425,12 @@ class Mover:
                 back.append(message.source)
         in_flight.returned += len(back)
         self._source.put_back(back)
+
+    def count_unconfirmed(self) -> None:
+        """Count the acceptances that may not have reached the source, after its link was left."""
+        redeliveries = self._redeliveries
+        heard = self._source.answered_detach  # and so all acceptances
+        self.in_flight.duplicates += redeliveries.awaited if heard else redeliveries.unconfirmed
 
     def _drop_accepted(self) -> None:
         """Stop waiting for the source to settle, since its link or the store knows the outcome."""

@@ -26,9 +26,14 @@ class RedeliveryCounter:
 
     Args:
         max_unsettled: the greatest number of unsettled deliveries at the source: that many settlements may be lost.
+
+    Attributes:
+        awaited: the number of messages accepted before the last losses that may still come again; 0 once another
+            message came, because the source delivers those first.
     """
 
     def __init__(self, max_unsettled: int) -> None:
+        self.awaited = 0
         self._accepted: deque[int] = deque(maxlen=max_unsettled)
         self._may_come_again: Counter[int] = Counter()
         self._max_lost = LOSSES * max_unsettled
@@ -36,7 +41,7 @@ class RedeliveryCounter:
     @property
     def unconfirmed(self) -> int:
         """The number of recent acceptances that may not have reached the source."""
-        return len(self._accepted)
+        return len(self._accepted) + self.awaited
 
     def record_accepted(self, delivery: Delivery) -> None:
         """Record that a message's acceptance was sent to the source."""
@@ -45,6 +50,7 @@ class RedeliveryCounter:
     def on_link_lost(self) -> None:
         """Record that the source's link was lost: the messages accepted last may come again."""
         self._may_come_again.update(self._accepted)
+        self.awaited += len(self._accepted)
         self._accepted.clear()
         for oldest in list(self._may_come_again)[: -self._max_lost]:
             del self._may_come_again[oldest]
@@ -61,6 +67,7 @@ class RedeliveryCounter:
                 self._may_come_again[key] = left - 1
             elif left:
                 del self._may_come_again[key]
+            self.awaited = max(0, self.awaited - 1) if left else 0
             found += bool(left)
         return found
 
