@@ -12,10 +12,10 @@ from amqp10.broker._queues.arguments import Arguments, QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import QueueFull
 from amqp10.broker._queues.queue import Queue
-from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
+from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Outcome, Rejected
 from amqp10.types import Symbol
 
-from ...kit.broker.queue_doubles import Taker, entry, fill, why_rejected
+from ...kit.broker.queue_doubles import Taker, entry, fill, more, why_rejected
 from ...kit.clock import Clock
 from ...kit.inside.broker import Refused, VirtualHostCore
 
@@ -183,6 +183,33 @@ def test_reject_publish_is_its_own_dead_letters(
     assert len(numbers(queue)) == queue.depth - 1
     assert not vhost.quarantine
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("limit", [{"x_max_length": 2}, {"x_max_length_bytes": 2500}])
+@pytest.mark.parametrize("outcome", [Rejected(), Modified(delivery_failed=True)])
+def test_dead_letters_into_the_place_of_their_messages(
+    vhost: VirtualHostCore, limit: dict[str, Any], outcome: Outcome
+) -> None:
+    """A queue that takes its own dead letters is no fuller by them; it refuses one for which it has no room."""
+    queue = declare(
+        vhost,
+        x_overflow="reject-publish",
+        x_delivery_limit=0,
+        x_dead_letter_exchange="",
+        x_dead_letter_routing_key="q",
+        **limit,
+    )
+    taker = Taker(1)
+    for number in (1, 2):
+        queue.put(entry(number, bytes(1000)))
+    come(queue, taker)
+    queue.settle(taker.taken[0], taker, outcome)
+    assert (numbers(queue), queue.depth) == ([2, 1], 2)
+    if "x_max_length" in limit:
+        more(queue, taker, 1)
+        fill(queue, 3)
+        queue.settle(taker.taken[1], taker, outcome)
+        assert (numbers(queue), queue.depth) == ([1, 3], 2)
 
 
 def deaths(queue: Queue) -> list[Any]:

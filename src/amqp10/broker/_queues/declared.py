@@ -14,9 +14,10 @@ from ...errors import DecodeError
 from ...messaging import read_priority
 from .arguments import Arguments, QueueDeclaration
 from .node import QueueFull
-from .queue import Queue, QueueSettings, stays
+from .queue import Queue, QueueSettings, Reason, stays
 
 if TYPE_CHECKING:
+    from ...messaging import Error
     from .message import QueuedMessage
     from .node import QueueConsumer
 
@@ -55,6 +56,7 @@ class DeclaredQueue(Queue):
         self.dead_letter_to = arguments.dead_letter
         self._ended = ended
         self._handing_out = False
+        self._leaving, self._leaving_bytes = 0, 0  # messages that leave as dead letters, which may come back here
         self._arguments = arguments
         self._rejects = arguments.overflow != "drop-head"
         self._limited = arguments.max_length is not None or arguments.max_bytes is not None
@@ -81,6 +83,16 @@ class DeclaredQueue(Queue):
                 self._tell_full(True)
                 raise QueueFull(self.name)
         self.insert(entry)
+
+    def _end_as_dead_letter(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
+        size = entry.size
+        self._leaving += 1
+        self._leaving_bytes += size
+        try:
+            super()._end_as_dead_letter(entry, reason, error)
+        finally:
+            self._leaving -= 1
+            self._leaving_bytes -= size
 
     def _hand_out(self) -> bool:
         # A message that expires meanwhile may come here again, as a dead letter: see `put`.
@@ -118,10 +130,9 @@ class DeclaredQueue(Queue):
         """Return whether the queue holds too much, including `entry` if it is given."""
         messages, size = (1, entry.size) if entry is not None else (0, 0)
         max_length, max_bytes = self._arguments.max_length, self._arguments.max_bytes
-        waiting = self.depth - self.unsettled + self.reserved + messages
-        return (max_length is not None and waiting > max_length) or (
-            max_bytes is not None and self.bytes + self.reserved_bytes + size > max_bytes
-        )
+        waiting = self.depth - self._leaving - self.unsettled + self.reserved + messages
+        octets = self.bytes - self._leaving_bytes + self.reserved_bytes + size
+        return (max_length is not None and waiting > max_length) or (max_bytes is not None and octets > max_bytes)
 
     def run(self) -> None:
         super().run()
