@@ -209,6 +209,10 @@ class Database:
         self.pragma("user_version")  # SQLite makes the log when it first reads
         self._log_identity = self._stat_log()
 
+    def empty_log(self) -> None:
+        """Copy the log into the file, and give its room back to the disk. Another thread may call this."""
+        self.pragma("wal_checkpoint(TRUNCATE)")
+
     def rollback(self) -> None:
         # Some errors have already rolled back.
         if self._connection.in_transaction:

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import types
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from amqp10.testing import Attach, Begin, Detach, Open, Transfer
 from ...kit.broker.raw_clients import dial
 from ...kit.hostile.acts import frame
 from ...kit.inside.broker import virtual_host_core
+from ...kit.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("broker store")]
 
@@ -366,6 +367,33 @@ async def test_little_room(path: Path, monkeypatch: pytest.MonkeyPatch, caplog: 
             with anyio.fail_after(60):
                 await sender.send(durable("at the end")[0])
     assert caplog.text.count("senders are stopped: the disk") == caplog.text.count("senders may go on") == 2
+
+
+async def test_room_of_the_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once receivers have emptied the queue, senders go on, though the log alone has filled the disk."""
+    monkeypatch.setattr(_store, "LOOK_AGAIN", 0.01)
+
+    def free() -> int:
+        return 4_000_000 - sum(each.stat().st_size for each in path.parent.iterdir())
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: types.SimpleNamespace(free=free()))
+    limits = BrokerLimits(disk_free=1_000_000)
+    async with Broker(store=path, limits=limits) as broker, Connection(broker.url) as connection:
+        async with connection.sender("q") as sender, connection.receiver("q", credit=0) as receiver:
+            while not blocked(broker):
+                await sender.send(durable(bytes(100_000))[0])
+            depth = broker.queue("q").depth
+            assert depth > 5
+            receiver.add_credit(depth)
+            for _ in range(depth):
+                (await receiver.receive()).accept()
+            accepted = False
+            with anyio.fail_after(60):
+                while not accepted:
+                    await until(lambda: not blocked(broker))
+                    with suppress(MessageRejected):  # the log of what was just removed may take the room once more
+                        await sender.send(durable("after")[0])
+                        accepted = True
 
 
 async def test_room_to_remove(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

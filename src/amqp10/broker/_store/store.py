@@ -24,6 +24,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -288,6 +289,10 @@ class Store:
             return math.inf, 0
         import shutil  # with eight other modules, which only stores need
 
+        if self.short is not None:
+            # SQLite keeps the log as large as it ever was, which may be more than the disk has room for.
+            with suppress(sqlite3.Error):
+                self.file.empty_log()
         free = shutil.disk_usage(os.path.dirname(os.path.abspath(self.path))).free
         return free, int(self.file.pragma("freelist_count")) * int(self.file.pragma("page_size"))
 
