@@ -112,6 +112,7 @@ def test_site_asks_no_other_host(site: Path) -> None:
         ("prefetch", "build/credit.md"),
         ("ack and nack", "build/settlement.md"),
         ("idempotent", "build/exactly-once.md"),
+        ("delayed or scheduled message", "build/delays.md"),
     ],
 )
 def test_words_that_newcomers_look_for(word: str, page: str) -> None:

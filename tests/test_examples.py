@@ -61,6 +61,9 @@ EXPECTED = {
     "two_dialects.py": "sent in 0-9-1 received in 1.0\nsent in 1.0 received in 0-9-1\n",
     "users_and_permissions.py": "shop: sent to orders.paid\nshop: amqp:unauthorized-access\n"
     "audit: amqp:unauthorized-access\nroot: sent to invoices\naudit: received order 1\n",
+    "delays.py": "call back arrived later: True\n",
+    "priority.py": "a telegram\na letter\na leaflet\n",
+    "periodic.py": "time for a report\n" * 3,
     "worker.py": "order 0 at attempt 1\norder 3 at attempt 1\norder 2 at attempt 2\n"
     "order 1 is dead: an amount below nothing\n",
     "web.py": "lifespan.startup.complete\nstatus 202\nlifespan.shutdown.complete\n",

@@ -25,6 +25,22 @@ def check(broker: Server, name: str, management: str) -> None:
         assert written == f"{management}\none receiver has order 1\n{each}{each}"
 
 
+def test_artemis_delays(artemis: Server) -> None:
+    """A message that arrives later arrives behind one that was sent after it."""
+    path = ROOT / "examples" / "brokers" / "delayed.py"
+    assert run_program(path.read_text(), str(path), artemis.url("amqp")) == "good morning\ncall back\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("delays.py", "call back arrived later: True\n"), ("priority.py", "a telegram\na letter\na leaflet\n")],
+)
+def test_rabbitmq_delays(rabbitmq: Server, name: str, written: str) -> None:
+    """Messages that arrive later, and urgent ones that arrive first."""
+    path = ROOT / "examples" / name
+    assert run_program(path.read_text(), str(path), rabbitmq.url("amqp")) == written
+
+
 def test_artemis(artemis: Server) -> None:
     """A queue that is made on first use, and a topic."""
     check(artemis, "artemis.py", "there is a queue: True")
