@@ -112,6 +112,8 @@ def test_site_asks_no_other_host(site: Path) -> None:
         ("prefetch", "build/credit.md"),
         ("ack and nack", "build/settlement.md"),
         ("idempotent", "build/exactly-once.md"),
+        ("inbox", "build/exactly-once.md"),
+        ("outbox", "build/exactly-once.md"),
         ("delayed or scheduled message", "build/delays.md"),
     ],
 )

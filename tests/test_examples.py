@@ -64,6 +64,8 @@ EXPECTED = {
     "delays.py": "call back arrived later: True\n",
     "priority.py": "a telegram\na letter\na leaflet\n",
     "periodic.py": "time for a report\n" * 3,
+    "inbox.py": "the balance is 10\n" * 2,
+    "outbox.py": "order-1 is tea\norder-2 is cake\n",
     "worker.py": "order 0 at attempt 1\norder 3 at attempt 1\norder 2 at attempt 2\n"
     "order 1 is dead: an amount below nothing\n",
     "web.py": "lifespan.startup.complete\nstatus 202\nlifespan.shutdown.complete\n",
