@@ -93,7 +93,10 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether messages can be sent and received now: it is open and not blocked, and all its links are open."""
+        """Whether messages can be sent and received now: it is open and not blocked, and all its links are open.
+
+        It stays True while one sender waits because its queue is full: see `credit`.
+        """
         return self.state == "open" and all(link.open for link in self.links)
 
 

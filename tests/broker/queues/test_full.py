@@ -81,6 +81,23 @@ async def test_a_blocked_broker(dialect: str) -> None:
             assert sorted(bodies) == ["one", "two"]
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_the_log_of_a_sender_says_so(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A sender that is out of credit for 5 s says so once, however many messages wait."""
+    async with Broker() as broker, Connection(broker.url, dialect=dialect) as connection:
+        async with connection.sender("q") as sender:
+            broker.block("no memory")
+            with anyio.move_on_after(7):
+                async with anyio.create_task_group() as tasks:
+                    for n in range(2100):
+                        tasks.start_soon(sender.submit, n)
+            assert connection.health().credit == 0
+            assert connection.health().ready is (connection.health().state != "blocked")
+            lines = [record.getMessage() for record in caplog.records if " for credit, " in record.getMessage()]
+            assert [line.partition(" with ")[0] for line in lines] == [f"{sender!r} has waited 5 s for credit,"]
+            broker.unblock()
+
+
 async def test_clients_are_told() -> None:
     """Those of 0-9-1, which has a word for it."""
     async with Broker() as broker, Connection(broker.url, dialect="0-9-1") as connection:

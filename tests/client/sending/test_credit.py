@@ -8,18 +8,22 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from anyio.abc import ByteStream
 
+from amqp10.broker.internals import memory_streams
 from amqp10.engine import CreditChanged, LinkAttached, LinkTerms, SessionTerms
 from amqp10.errors import (
     LocalProtocolError,
 )
 from amqp10.messaging import Message
 
+from ...kit.client.peer import Valve
+
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 
-FULL = "its queue or its memory may be full"
+FULL = "the peer grants none; its queue or its memory may be full"
 
 
 async def test_credit_is_waited_for(serve: Serve) -> None:
@@ -39,16 +43,58 @@ async def test_credit_is_waited_for(serve: Serve) -> None:
                 assert peer.bodies() == list(range(n + 1))
 
 
-@pytest.mark.parametrize("long", [True, False])
-async def test_giving_up_without_credit(serve: Serve, long: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """A timeout does not say why it came: the log does, if a task has waited for credit for long."""
+def reports(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "amqp10.connection"]
+
+
+async def test_waiting_without_credit_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither a task that waits nor the error of its timeout says why: the log does, once for all, and ever less often.
+
+    It begins anew when something was sent.
+    """
     async with serve() as (peer, connection), connection:
         peer.credit = 0
         async with connection.sender("q") as sender:
-            with anyio.move_on_after(7 if long else 1):
-                await sender.send(Message(1))
-            said = [record.getMessage() for record in caplog.records]
-            assert said == ([f"{sender!r} waited 7 s for credit, and the peer granted none: {FULL}"] if long else [])
+
+            def line(seconds: int, messages: str) -> str:
+                return f"{sender!r} has waited {seconds} s for credit, with {messages} to send: {FULL}"
+
+            async with anyio.create_task_group() as tasks:
+                for n in range(3):
+                    tasks.start_soon(sender.send, n)
+                await anyio.sleep(4)
+                assert reports(caplog) == []
+                await anyio.sleep(42)
+                assert reports(caplog) == [line(seconds, "3 messages") for seconds in (5, 10, 20, 40)]
+                caplog.clear()
+                peer.links["q"].flow(1)
+                peer.pump.wake()
+                await anyio.sleep(12)
+                assert reports(caplog) == [line(5, "2 messages")]
+                tasks.cancel_scope.cancel()
+            caplog.clear()
+            await anyio.sleep(60)
+            assert reports(caplog) == []
+
+
+@pytest.mark.parametrize(("patience", "waited"), [(1, None), (5, 5), (7, 5)])
+async def test_giving_up_without_credit(
+    serve: Serve, patience: float, waited: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says so in time for a timeout that comes as early as the first line, too; many give up with one line."""
+    async with serve() as (peer, connection), connection:
+        peer.credit = 0
+        async with connection.sender("q") as sender:
+            with anyio.move_on_after(patience):
+                async with anyio.create_task_group() as tasks:
+                    for n in range(3):
+                        tasks.start_soon(sender.send, n)
+            said = f"{sender!r} has waited {waited} s for credit, with 3 messages to send: {FULL}"
+            assert reports(caplog) == ([said] if waited else [])
+            caplog.clear()
+            with anyio.move_on_after(patience):
+                await sender.send("next")
+            assert len(reports(caplog)) == (1 if waited else 0)
 
 
 async def test_a_newcomer_does_not_overtake(serve: Serve) -> None:
@@ -201,3 +247,46 @@ async def test_the_window_is_waited_for(serve: Serve) -> None:
         async with connection.sender("q") as sender:
             assert await sender.send_many(range(50)) == 50
             assert peer.bodies() == list(range(50))
+
+
+async def test_waiting_for_the_window_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """Credit is no use while the peer keeps the session's window closed, as RabbitMQ does when its memory is full."""
+    async with serve(session=SessionTerms(incoming_window=4)) as (peer, connection), connection:
+        async with connection.sender("q", settle_mode="settled") as sender:
+            peer.stream.shut = True
+            with anyio.move_on_after(6):
+                await sender.send_many(range(50))
+            assert sender.credit > 0
+            why = "the peer keeps it closed; its memory or its disk may be full"
+            assert reports(caplog) == [
+                f"{sender!r} has waited 5 s for the session's window, with 1 message to send: {why}"
+            ]
+
+
+class Jam(Valve):
+    """A stream that takes nothing while it is shut, until it is freed: its other end does not read."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        super().__init__(stream)
+        self.freed = anyio.Event()
+
+    async def send(self, item: bytes) -> None:
+        if self.shut:
+            await self.freed.wait()
+        await self._stream.send(item)
+
+
+async def test_waiting_for_the_output_is_logged(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """A peer that does not read holds senders up, too, whatever credit and window say."""
+    here, there = memory_streams()
+    stream = Jam(here)
+    async with serve(streams=lambda: (stream, there)) as (_, connection), connection:
+        async with connection.sender("q", settle_mode="settled") as sender:
+            stream.shut = True
+            with anyio.move_on_after(6):
+                await sender.send_many(bytes(100_000) for _ in range(50))
+            why = "the peer does not read; it or the network may be overloaded"
+            assert reports(caplog) == [
+                f"{sender!r} has waited 5 s for room in the output, with 1 message to send: {why}"
+            ]
+            stream.freed.set()

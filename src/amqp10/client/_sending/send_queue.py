@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 import anyio.lowlevel
 
+from ..._arguments import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...engine import SenderLink
+    from ...engine import OutgoingDelivery, SenderLink
     from ...net import Pump
     from .._core.connection import ConnectionCore
 
@@ -23,7 +25,7 @@ YIELD_AFTER_BYTES = 262_144
 MESSAGE_COST = 4096
 
 LONG: Final = 5.0
-"""Seconds without credit after which giving up is logged: the error of a timeout, for one, says no reason."""
+"""Seconds of waiting after which the log says what for: neither a task that waits nor its timeout's error says it."""
 
 _log = logging.getLogger("amqp10.connection")
 
@@ -34,6 +36,7 @@ class SendingLink(Protocol):
     connection: ConnectionCore
     open: bool
     link: SenderLink | None
+    last: OutgoingDelivery | None
     pump: Pump | None
     wake: Callable[[], None]
 
@@ -65,7 +68,7 @@ class SendQueue:
         draining: the receiver wants unused credit back.
     """
 
-    __slots__ = ("_sender", "draining", "since_yield", "stream", "waiting")
+    __slots__ = ("_report_due", "_sender", "draining", "since_yield", "stream", "waiting")
 
     def __init__(self, sender: SendingLink) -> None:
         self._sender = sender
@@ -73,6 +76,7 @@ class SendQueue:
         self.stream: Turn | None = None
         self.since_yield: int = 0
         self.draining: bool = False
+        self._report_due = LONG  # seconds of waiting after which the log says so next
 
     # Waiting
 
@@ -121,30 +125,60 @@ class SendQueue:
         if self._can_send(link, ahead) and not (behind or sender.connection.output_full):
             return link
         sender.connection.check_loop()
-        turn, since = Turn(), anyio.current_time()
+        turn, since, last = Turn(), anyio.current_time(), sender.last
         turns.append(turn)
         try:
             while behind or not self._can_send(link, ahead) or sender.connection.output_full:
-                if self._can_send(link, ahead):
-                    await sender.connection.output_drained()
-                    behind = False
-                else:
-                    await turn.event.wait()
-                    turn.event = anyio.Event()
-                    ahead = 0  # whoever is woken has credit of its own
+                with anyio.move_on_after(LONG) as scope:
+                    if self._can_send(link, ahead):
+                        await sender.connection.output_drained()
+                        behind = False
+                    else:
+                        await turn.event.wait()
+                        turn.event = anyio.Event()
+                        ahead = 0  # whoever is woken has credit of its own
+                if scope.cancelled_caught and sender.last is last:
+                    self._report(anyio.current_time() - since, len(turns))
+                elif scope.cancelled_caught:  # others could send meanwhile
+                    since, last = anyio.current_time(), sender.last
                 link = self._usable()
         except BaseException:
             turns.remove(turn)
             self.pass_on()
-            if sender.open and link.credit <= 0 and (waited := anyio.current_time() - since) >= LONG:
-                _log.warning(
-                    "%r waited %.0f s for credit, and the peer granted none: its queue or its memory may be full",
-                    sender.face,
-                    waited,
-                )
+            if sender.last is last:
+                self._report(anyio.current_time() - since, len(turns) + 1)
+            if not turns:
+                self._report_due = LONG
             raise
         turns.remove(turn)
+        self._report_due = LONG
         return link
+
+    def _report(self, waited: float, count: int) -> None:
+        """Log that `count` messages wait, after LONG seconds and each time that the seconds have doubled.
+
+        Each task that waits asks for it: the first one to do so speaks for all.
+        """
+        withheld = self._withheld()
+        if withheld is not None and round(waited) >= self._report_due:
+            self._report_due = 2 * round(waited)
+            what, why = withheld
+            who, messages = self._sender.face, counted(count, "message")
+            _log.warning("%r has waited %.0f s for %s, with %s to send: %s", who, waited, what, messages, why)
+
+    def _withheld(self) -> tuple[str, str] | None:
+        """Return what the peer withholds, and what that may mean; None if it withholds nothing."""
+        sender = self._sender
+        link = sender.link
+        if link is None or not sender.open or self.stream is not None:
+            return None
+        if link.credit <= 0:
+            return "credit", "the peer grants none; its queue or its memory may be full"
+        if not link.session.sendable:
+            return "the session's window", "the peer keeps it closed; its memory or its disk may be full"
+        if sender.connection.output_full:
+            return "room in the output", "the peer does not read; it or the network may be overloaded"
+        return None
 
     def _usable(self) -> SenderLink:
         """Return the link if something can be sent on it now or later; raise the reason if not."""
