@@ -27,9 +27,10 @@ class QueueSnapshot:
         dequeued: messages that left because they were accepted or sent settled.
         redelivered: how often a message came back from a consumer.
         copied: copies given to browsers.
-        rejected, expired, exhausted: messages that ended for this reason; `exhausted` ones failed `max_delivery_count`
-            times.
-        dead_lettered: how many of these three kinds went to the dead-letter queue.
+        rejected, expired, exhausted, overflowed: messages that ended for this reason; `exhausted` ones failed
+            `max_delivery_count` times, `overflowed` ones were the oldest of a queue beyond its `x-max-length` or
+            `x-max-length-bytes`.
+        dead_lettered: how many of these four kinds went to the dead-letter queue; the others are gone.
         duplicates: messages dropped because they had been sent before (`duplicate_ids`).
         temporary: whether it ends with the link that it was created for.
         first_offset: the offset of the oldest message of a stream; None for any other queue.
@@ -48,6 +49,7 @@ class QueueSnapshot:
     rejected: int
     expired: int
     exhausted: int
+    overflowed: int
     dead_lettered: int
     duplicates: int
     temporary: bool

@@ -35,7 +35,8 @@ _QUEUE_COUNTERS: Final = {
     "rejected": "Messages that a consumer rejected",
     "expired": "Messages whose time was over",
     "exhausted": "Messages whose last attempt failed",
-    "dead_lettered": "Of these three, messages that went to the dead letters",
+    "overflowed": "Messages that were the oldest of a queue beyond its x-max-length or x-max-length-bytes",
+    "dead_lettered": "Of these four, messages that went to the dead letters",
     "duplicates": "Messages that were dropped, for their senders had sent them before",
 }
 

@@ -119,6 +119,35 @@ def test_drop_by_size(vhost: VirtualHostCore) -> None:
     assert (numbers(queue), queue.bytes) == ([3, 4], 2 * size)
 
 
+@pytest.mark.parametrize("limit", [{"x_max_length": 1}, {"x_max_length_bytes": entry(0).size}])
+def test_dropping_is_counted_and_logged(
+    vhost: VirtualHostCore, clock: Clock, caplog: pytest.LogCaptureFixture, limit: dict[str, Any]
+) -> None:
+    """What is dropped is lost: the queue counts it, and says so once, then once a minute."""
+
+    def lines() -> list[int]:
+        return [vars(each)["amqp_count"] for each in caplog.records if vars(each)["amqp_event"] == "messages_dropped"]
+
+    queue = declare(vhost, **limit)
+    for second, said in ((0, [2]), (1, [2]), (60, [2, 6]), (0, [2, 6])):
+        clock.now += second
+        fill(queue, *range(3 if not queue.depth else 2))
+        queue.run()
+        assert lines() == said
+    assert (queue.overflowed, queue.enqueued, queue.dead_lettered) == (8, 9, 0)
+    assert "'q' holds as much as its x-max-length or x-max-length-bytes allows, and drops its oldest" in caplog.text
+
+
+def test_dropping_as_dead_letters(vhost: VirtualHostCore, caplog: pytest.LogCaptureFixture) -> None:
+    """What becomes a dead letter is counted, too, and is not lost."""
+    declare(vhost, "dead")
+    queue = declare(vhost, x_max_length=1, x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    fill(queue, *range(3))
+    queue.run()
+    assert (queue.overflowed, queue.dead_lettered) == (2, 2)
+    assert "messages_dropped" not in {vars(each)["amqp_event"] for each in caplog.records}
+
+
 def test_reject_publish(vhost: VirtualHostCore) -> None:
     """A queue that was declared to refuse takes what fits, or can be handed on at once, and no more."""
     queue = declare(vhost, x_max_length=2, x_overflow="reject-publish")

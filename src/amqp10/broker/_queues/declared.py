@@ -5,6 +5,7 @@ Queues that links create on demand have none of these features, and do not pay f
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ...errors import DecodeError
 from ...messaging import read_priority
+from .._log import notice
 from .arguments import Arguments, QueueDeclaration
 from .node import QueueFull
 from .queue import Queue, QueueSettings, Reason, stays
@@ -26,6 +28,8 @@ DROP_AS_DEAD_LETTERS: Final = 1000
 """How many of the messages that are too many may become dead letters in one pass, about 20 ms."""
 _ANYONE: Final = cast("QueueConsumer", SimpleNamespace(key=-1, settles=True))
 """The consumer for which messages are dropped."""
+REPORT_EVERY: Final = 60.0
+"""Seconds after which a queue that goes on dropping messages says so again."""
 
 
 class DeclaredQueue(Queue):
@@ -61,6 +65,7 @@ class DeclaredQueue(Queue):
         self._rejects = arguments.overflow != "drop-head"
         self._limited = arguments.max_length is not None or arguments.max_bytes is not None
         self._dead_letter_expired = self._dead_letter_expired or arguments.dead_letter is not None
+        self._report_at = -math.inf  # when the log may say next that messages are dropped
         # when it was last used other than by a consumer; None: not since the first `expire`
         self._used: float | None = None
         if arguments.expires is not None:
@@ -139,18 +144,34 @@ class DeclaredQueue(Queue):
         if self._limited and not self._rejects and not self.deleted:
             # Dead letters that come back meanwhile are for the next pass.
             limit = math.inf if self.dead_letter_to is None or self._alarm is None else DROP_AS_DEAD_LETTERS
+            before = self.overflowed
             for dropped in range(1, self.depth + 1):
                 if not (self._over() and self._drop_head()):
                     break
                 if dropped >= limit:
                     self._go_on_later()
                     break
+            if self.overflowed > before and self.dead_letter_to is None:
+                self._report_dropped()
+
+    def _report_dropped(self) -> None:
+        """Log that messages are lost, once and then from time to time: that is declared, but easily forgotten."""
+        now = self._clock()
+        if now < self._report_at:
+            return
+        self._report_at = now + REPORT_EVERY
+        text = (
+            f"{self.name!r:.200} holds as much as its x-max-length or x-max-length-bytes allows, and drops its oldest "
+            f"messages: {self.overflowed} so far"
+        )
+        notice("messages_dropped", logging.WARNING, text, queue=self.name, count=self.overflowed)
 
     def _drop_head(self) -> bool:
         """Drop the oldest waiting message; return False if no message waits."""
         entry = self._next(_ANYONE, self._clock())
         if entry is None:
             return False
+        self.overflowed += 1
         if self.dead_letter_to is not None:
             self._end_as_dead_letter(entry, "maxlen", None)
         else:

@@ -105,8 +105,9 @@ class Queue(Node):
             they go first.
         enqueued, dequeued: messages that arrived, and that left because they were accepted or sent settled.
         redelivered: how often a message came back from a consumer.
-        rejected, expired, exhausted, dead_lettered: messages that left otherwise; `exhausted` ones failed
-            `max_delivery_count` times; `dead_lettered` counts those of the three that `dead_letter` took.
+        rejected, expired, exhausted, overflowed, dead_lettered: messages that left otherwise; `exhausted` ones failed
+            `max_delivery_count` times, `overflowed` ones were too many for a `DeclaredQueue`; `dead_lettered` counts
+            those of the four that `dead_letter` took.
         copied: copies given to browsers.
         terms: its declaration; None: it was created on demand.
         counts_detached: whether messages that a link leaves without an outcome count as failed, as on a lost
@@ -155,6 +156,7 @@ class Queue(Node):
     terms: QueueDeclaration | None = None
     counts_detached = True
     lends_runs = True
+    overflowed: int = 0
     dead_letter_to: tuple[str, str | None] | None = None
 
     def __init__(self, name: str, settings: QueueSettings, *, temporary: bool = False) -> None:
