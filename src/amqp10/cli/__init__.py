@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import io
 import signal
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 __all__ = ("main",)
@@ -18,6 +20,7 @@ A full collection runs after about 100,000 new objects, as frequently as by defa
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code (see `amqp10 --help`)."""
+    _buffer_output()
     try:
         from ._main import run
     except ModuleNotFoundError as error:
@@ -31,4 +34,28 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     # must leave them to the program, but this process is ours.
     if hasattr(gc, "set_threshold"):  # PyPy has none
         gc.set_threshold(*_SEARCHES)
-    sys.exit(run(arguments))
+    code = run(arguments)
+    _drop_unwritten()
+    sys.exit(code)
+
+
+def _buffer_output() -> None:
+    """Make each write to standard output whole: with PYTHONUNBUFFERED a full disk takes a part, which is no error.
+
+    Every command flushes what it writes.
+    """
+    out = sys.stdout
+    raw = getattr(out, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), out.encoding, out.errors, line_buffering=True)
+
+
+def _drop_unwritten() -> None:
+    """Close a standard stream that cannot be written; otherwise Python tries again at exit, and exits with code 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:  # it was closed when the process started
+                stream.flush()
+        except OSError:
+            with suppress(OSError):
+                stream.close()

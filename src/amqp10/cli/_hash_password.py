@@ -22,6 +22,8 @@ def hash_password(iterations: int) -> None:
     They go into "keys" of a user in a file of users (amqp10 broker --users-file). The command asks for the password, or
     reads it from a line of standard input.
     """
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed, so it has no password")
     if sys.stdin.isatty():
         password = click.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
     else:

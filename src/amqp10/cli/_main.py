@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import anyio
@@ -106,7 +107,7 @@ class Failure(Exception):
 
 
 class Interrupted(BaseException):
-    """SIGINT or SIGTERM ended the command after a cleanup."""
+    """SIGINT or SIGTERM ended the command after a cleanup, or its output has no reader (SIGPIPE)."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -133,6 +134,12 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, name.replace("-", "_"))
         command.epilog = "\n".join(["\b", "Examples:", *(f"  {example}" for example in EXAMPLES[name])])
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader of our output is gone; click would exit with code 1
+            raise Interrupted(signal.SIGPIPE) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -184,9 +191,6 @@ def run(arguments: list[str] | None) -> int:
         return 128 + (error.number if isinstance(error, Interrupted) else signal.SIGINT)
     except click.Abort:
         return 128 + signal.SIGINT
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone, so there is no one to tell
-        return 128 + signal.SIGPIPE
     except Failure as error:
         return complain(str(error), error.code)
     except Exception as error:
@@ -237,7 +241,8 @@ def spaced(name: str) -> str:
 
 
 def complain(message: str, code: int) -> int:
-    click.echo(f"amqp10: {visible(message)}", err=True)
+    with suppress(OSError):  # the code tells of the failure, too
+        click.echo(f"amqp10: {visible(message)}", err=True)
     return code
 
 

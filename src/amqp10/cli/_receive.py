@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from .._arguments import counted
 from ..client import Delivery, Receiver
 from ..client.internals import MAX_CREDIT
 from ..errors import DecodeError
@@ -51,6 +52,8 @@ class Printer:
     """
 
     def __init__(self, form: str, total: int | None) -> None:
+        if sys.stdout is None:
+            raise Failure("standard output is closed, so no message can be written; no message was taken")
         self.form = form
         self.count = 0
         self.malformed = 0
@@ -143,9 +146,12 @@ async def take(printer: Printer, batch: list[Delivery], *, settle: bool = True) 
             whole.append(delivery)
     try:
         await printer.show([delivery.message for delivery in whole])
-    except BaseException:
+    except BaseException as error:
         for delivery in whole if settle else ():
             delivery.release()
+        if settle and isinstance(error, OSError):
+            back = counted(len(whole), "message")
+            error.add_note(f"{back} went back to the queue, and some may be in the output, too")
         raise
     for delivery in whole if settle else ():
         delivery.accept()

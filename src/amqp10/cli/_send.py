@@ -138,7 +138,11 @@ def send(
         }.items()
         if value is not None
     }
-    stdin = sys.stdin if lines or json_lines or not (texts or files) else None
+    stdin = None
+    if lines or json_lines or not (texts or files):
+        stdin = sys.stdin
+        if stdin is None:
+            raise click.UsageError("standard input is closed, so it has no lines to send: name a MESSAGE, or --file")
     messages = messages_of(texts, files, stdin, json_lines, fields)
 
     async def run() -> int:
