@@ -47,6 +47,11 @@ async def main() -> None:
             await sender.send_many([Message("first"), Message("second")])
         async with connection.browser("looked-at") as browser:
             print("waiting:", [delivery.message.body async for delivery in browser])
+        # They are still there, until a receiver accepts them.
+        async with connection.receiver("looked-at") as receiver:
+            for _ in range(2):
+                with await receiver.receive():
+                    pass
 
 
 anyio.run(main)

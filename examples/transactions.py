@@ -21,15 +21,19 @@ async def main() -> None:
             connection.receiver("txn-in", credit=1) as receiver,
             connection.sender("txn-out") as sender,
         ):
-            for _ in range(3):
+            for _ in range(4):
                 delivery = await receiver.receive()
+                if delivery.message.delivery_count > 0:
+                    print(delivery.message.body, "failed before: a dead letter")
+                    delivery.reject()  # else it would come for ever
+                    continue
                 try:
                     async with connection.transaction() as transaction:
                         delivery.accept(transaction=transaction)
                         await sender.send(
                             int(delivery.message.body) ** 2, transaction=transaction
                         )
-                # Rolled back: the message is not accepted, nothing was sent
+                # Rolled back: nothing was sent, and the message comes again
                 except ValueError as error:
                     print(error)
 
