@@ -19,6 +19,7 @@ from amqp10 import (
     ConnectionLost,
     DeliveriesStale,
     Int,
+    LinkDetached,
     ManagementError,
     Message,
     MessageRejected,
@@ -56,6 +57,21 @@ async def quorum_queue(connection: Connection, **arguments: object) -> str:
     async with management(connection) as manager:
         await manager.declare_queue(name, "quorum", arguments=given)
     return queue_address(name)
+
+
+async def test_missing(rabbitmq_43: Serving) -> None:
+    """A link that asks for a missing queue or exchange is refused alone: the session goes on, with its other links."""
+    async with Connection(rabbitmq_43.url()) as connection:
+        address = await quorum_queue(connection)
+        async with connection.sender(address) as sender:
+            for missing in ("/queues/missing", "/exchanges/missing", "/exchanges/missing/key"):
+                with pytest.raises(LinkDetached, match="amqp:not-found"):
+                    async with connection.sender(missing):
+                        pass
+            with pytest.raises(LinkDetached, match="amqp:not-found"):
+                async with connection.receiver("/queues/missing"):
+                    pass
+            await sender.send("still here")
 
 
 async def test_counting(broker: Serving) -> None:

@@ -51,8 +51,8 @@ RABBITMQ: Final = Profile(
         "no exclusive": "declare the queue exclusive, for its connection, or with a single active consumer",
         "released": "it routed the message to no queue: no binding of the exchange matches (released = unroutable)",
         "rejected": "a queue refused the message, by its length limit or because it is not available",
-        "amqp:not-found": "it makes no node on first use, and may end the session for an unknown one: declare it "
-        "before, with amqp10.rabbitmq or, in 0-9-1, connection.native",
+        "amqp:not-found": "it makes no node on first use, and before 4.2 ends the session for an unknown one: declare "
+        "it first, with amqp10.rabbitmq or, in 0-9-1, connection.native",
         "amqp:invalid-field": "addresses are /queues/NAME to receive, /queues/NAME or /exchanges/NAME/KEY to send, "
         "with names percent-encoded",
         "no topic": "messages are received from queues: bind one to the exchange",
@@ -68,7 +68,10 @@ RABBITMQ: Final = Profile(
             "A message that reached no queue is released, not rejected.",
             "https://github.com/rabbitmq/rabbitmq-server/issues/7823",
         ),
-        Fact("Nodes are not created on first use. 4.0 ends the session, later versions only detach the link.", _SEEN),
+        Fact(
+            "Nodes are not created on first use. 4.0 and 4.1 end the session, later versions only detach the link.",
+            "https://github.com/rabbitmq/rabbitmq-server/pull/14389",
+        ),
         Fact(
             "It treats the frame that aborts a delivery as one more part of it. Only the end of the link "
             "discards the delivery, and the next delivery on that link ends the session.",
