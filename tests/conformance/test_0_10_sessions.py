@@ -8,6 +8,11 @@ import pytest
 
 from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
+    DtxEnd,
+    DtxPrepare,
+    DtxRollback,
+    DtxSelect,
+    DtxStart,
     ExecutionException,
     ExecutionResult,
     MessageFlow,
@@ -20,6 +25,7 @@ from amqp10.dialects.v0_10.wire.commands import (
     QueueQueryResult,
     TxCommit,
     TxSelect,
+    Xid,
 )
 from amqp10.dialects.v0_10.wire.controls import (
     ConnectionOpenOk,
@@ -174,3 +180,29 @@ def test_what_failed(client: Client010, command: Command, header: bytes | None, 
     said = client.do(command, header, header)
     (failed,) = [each for each in said if isinstance(each, ExecutionException)]
     assert (failed.error_code, failed.class_code, failed.command_code) == (404, *code)
+
+
+# Branches of distributed transactions
+
+XID = Xid(1, b"global", b"branch")
+
+
+@pytest.mark.spec("0-10 dtx.start", "a branch that was seen before is joined or resumed, or else not allowed")
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_branch_of_another_connection(prepared: bool) -> None:
+    """Nobody else can start it, whether it is open or prepared; once it has ended, its xid may be used again."""
+    first = Client010()
+    vhost = first.served.vhost
+    for command in (DtxSelect(), DtxStart(XID), *([DtxEnd(XID), DtxPrepare(XID)] if prepared else [])):
+        first.do(command)
+    second = Client010(vhost)
+    assert second.refusal(DtxSelect()) is None
+    assert second.refusal(DtxStart(XID)) == 530
+    for command in [DtxRollback(XID)] if prepared else [DtxEnd(XID), DtxRollback(XID)]:
+        assert first.refusal(command) is None
+    third = Client010(vhost)
+    assert [third.refusal(command) for command in (DtxSelect(), DtxStart(XID))] == [None, None]
+    third.engine.receive_eof()
+    third.served.settle_down()
+    fourth = Client010(vhost)
+    assert [fourth.refusal(command) for command in (DtxSelect(), DtxStart(XID))] == [None, None]

@@ -83,6 +83,7 @@ from ._topology_requests import DELAYED_RETRY_CAPABILITY as DELAYED_RETRY_CAPABI
 from ._topology_requests import ON_DEMAND_ARGUMENT as ON_DEMAND_ARGUMENT
 from ._topology_requests import ON_DEMAND_CAPABILITY as ON_DEMAND_CAPABILITY
 from ._topology_requests import Acquire as Acquire
+from ._topology_requests import BeginBranch as BeginBranch
 from ._topology_requests import Bind as Bind
 from ._topology_requests import BindingFacts as BindingFacts
 from ._topology_requests import BranchId as BranchId
@@ -121,6 +122,7 @@ __all__ = (
     "Acquire",
     "Address",
     "Authenticated",
+    "BeginBranch",
     "Bind",
     "BindingFacts",
     "BranchId",

@@ -294,6 +294,18 @@ class LimitBranch(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class BeginBranch(Request[bool]):
+    """Let a transaction be the work of a new branch; the answer False: the user has a branch of that name already.
+
+    Attributes:
+        transaction: its id, as it was declared.
+    """
+
+    transaction: bytes
+    branch: BranchId
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareBranch(Request[bool]):
     """Keep a transaction as a branch that any connection can commit; the answer False: it was rolled back.
 

@@ -150,6 +150,7 @@ class CoordinatorLink(LinkOwner):
     def _forget(self, transaction: LocalTransaction) -> None:
         del self._peer.transactions[transaction.id]
         self._peer.vhost.transactions.remove(transaction)
+        self._peer.vhost.prepared.end(transaction)
 
 
 def _rejected(condition: str, description: str) -> Rejected:

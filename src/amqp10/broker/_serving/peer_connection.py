@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ...engine import (
     Acquire,
+    BeginBranch,
     CompleteBranch,
     ConnectionEnded,
     ConnectionOpened,
@@ -374,6 +375,9 @@ class PeerConnection(EngineOwner):
             transaction, answer = self.transaction(request.transaction), None
             if transaction is not None:
                 self.vhost.transactions.limit(transaction, request.seconds)
+        elif isinstance(request, BeginBranch):
+            transaction = self.transaction(request.transaction)
+            answer = transaction is not None and prepared.begin(user, request.branch, transaction)
         elif isinstance(request, PrepareBranch):
             transaction = self.transaction(request.transaction)
             answer = transaction is not None and prepared.prepare(user, request.branch, transaction)

@@ -89,7 +89,7 @@ class BranchJournal(Protocol):
 
 
 class PreparedBranches:
-    """The prepared branches of one virtual host.
+    """The prepared branches of one virtual host, and the names of those that are open.
 
     Attributes:
         store: keeps them; None: they are only in memory.
@@ -100,6 +100,22 @@ class PreparedBranches:
     def __init__(self) -> None:
         self._users: dict[User, dict[BranchId, LocalTransaction | RestoredBranch]] = {}
         self._numbers: dict[LocalTransaction | RestoredBranch, int] = {}  # in the store
+        self._open: dict[tuple[User, BranchId], LocalTransaction] = {}
+        self._names: dict[LocalTransaction, tuple[User, BranchId]] = {}  # of those in `_open`
+
+    def begin(self, user: User, branch: BranchId, transaction: LocalTransaction) -> bool:
+        """Make a transaction an open branch; return False if the user has a branch of that name, open or prepared."""
+        name = user, branch
+        if name in self._open or branch in self._users.get(user, {}):
+            return False
+        self._open[name], self._names[transaction] = transaction, name
+        return True
+
+    def end(self, transaction: LocalTransaction) -> None:
+        """Forget the name of a branch that is no longer open; do nothing for any other transaction."""
+        name = self._names.pop(transaction, None)
+        if name is not None:
+            del self._open[name]
 
     def prepare(self, user: User, branch: BranchId, transaction: LocalTransaction) -> bool:
         """Keep a transaction and return True if it can be committed; otherwise roll it back and return False."""

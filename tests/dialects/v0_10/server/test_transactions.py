@@ -33,6 +33,7 @@ from amqp10.dialects.v0_10.wire.controls import (
 )
 from amqp10.dialects.v0_10.wire.struct import Command, Control
 from amqp10.engine import (
+    BeginBranch,
     DeliveriesReceived,
     LimitBranch,
     LinkAttached,
@@ -55,7 +56,7 @@ class Owner:
     Attributes:
         controllers: the links that the server made to it.
         discharged: whether each was rolled back.
-        asked: requests.
+        asked: requests, but those to begin a branch.
         verdict: of what is to be committed.
     """
 
@@ -96,7 +97,8 @@ class Owner:
         elif isinstance(event, SessionBegun):
             event.session.begin()
         elif isinstance(event, RequestReceived):
-            self.asked.append(event.request.request)
+            if not isinstance(event.request.request, BeginBranch):
+                self.asked.append(event.request.request)
             event.request.session.answer(event.request, True)
         elif isinstance(event, DeliveriesReceived):
             while event.link.incoming:

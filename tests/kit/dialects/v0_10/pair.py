@@ -9,6 +9,7 @@ from typing import Any
 from amqp10 import Message, Source, Target
 from amqp10.dialects.v0_10 import DIALECT
 from amqp10.engine import (
+    BeginBranch,
     ConnectionEnded,
     ConnectionOpened,
     ConnectionTerms,
@@ -125,6 +126,8 @@ class ServerApplication:
                 answer = self.answer(request)
                 if answer is None and isinstance(request, QueryQueue | DeclareQueue):
                     answer = QueueFacts(request.name)
+                if isinstance(request, BeginBranch):
+                    answer = True
                 session.answer(event.request, answer)
             elif isinstance(event, SessionUnmapped | LinkEnded | ConnectionEnded):
                 self.ended.append(event)

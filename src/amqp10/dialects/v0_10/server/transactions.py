@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import (
+    BeginBranch,
     BranchId,
     CompleteBranch,
     Dispatcher,
@@ -217,9 +219,14 @@ class ServerCoordinator(Dispatcher, RelayCoordinator, ServerReceiver):
             raise SessionFault(ErrorCode.NOT_ALLOWED, "the branch exists already")
 
         def declared(txn_id: bytes) -> None:
+            self.session.ask(number, command, BeginBranch(txn_id, key), partial(begun, txn_id))
+
+        def begun(txn_id: bytes, is_new: bool) -> XaResult:
+            if not is_new:
+                raise SessionFault(ErrorCode.NOT_ALLOWED, "the branch exists already, on another connection")
             branch = self._branches[key] = ServedBranch(command.xid, txn_id, self)
             self._work_in(branch)
-            self._result(number, XA_OK)
+            return XaResult(XA_OK)
 
         self._declare(declared)
 
