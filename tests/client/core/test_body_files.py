@@ -196,6 +196,17 @@ async def test_save_to_what_takes_a_part(serve: Serve) -> None:
     assert sip.written == b"0123456789"
 
 
+async def test_save_to_what_does_not_block(serve: Serve) -> None:
+    """A full pipe takes a part, and then nothing, which is an error: the rest would be lost."""
+    there, here = os.pipe()
+    os.set_blocking(here, False)
+    async with delivered(serve, b"x" * 1_000_000) as receiver:
+        delivery = await receiver.receive()
+        with io.FileIO(here, "w") as file, pytest.raises(BlockingIOError, match="takes no more now"):
+            await delivery.save(file)
+    os.close(there)
+
+
 async def test_save_to_what_is_no_regular_file(serve: Serve, tmp_path: Path) -> None:
     """A pipe or a device is written into, and stays what it is; a link stays one, and leads to what was saved."""
     pipe, link, file = (tmp_path / name for name in ("pipe", "link", "file"))

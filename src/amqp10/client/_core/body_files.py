@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import stat
@@ -104,6 +105,8 @@ async def _write(pieces: AsyncIterator[bytes], file: Writable) -> int:
         # A raw file may write only a part, and returns its size.
         while type(written := await _call(file.write, piece)) is int and 0 < written < len(piece):
             piece = piece[written:]
+        if written is None and isinstance(file, io.RawIOBase):
+            raise BlockingIOError("the file is non-blocking, and takes no more now")
     return size
 
 

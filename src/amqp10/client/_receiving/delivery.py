@@ -7,7 +7,7 @@ of the engine's.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -159,7 +159,12 @@ class ReceiverDelivery(IncomingDelivery, Delivery):
         return _each((body,) if isinstance(body, bytes) else body or ())
 
     async def save(self, target: BodyTarget) -> int:
-        return await save(self.iter_body(), target)
+        pieces = self.iter_body()
+        try:
+            return await save(pieces, target)
+        finally:
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()  # trio warns of one that was left before its end
 
     def accept(self, *, transaction: Transaction | None = None) -> None:
         if transaction is None:
