@@ -46,12 +46,7 @@ class BlobLeases:
     def __init__(self, container: ContainerClient) -> None:
         try:
             from azure.core import MatchConditions
-            from azure.core.exceptions import (
-                AzureError,
-                ResourceExistsError,
-                ResourceModifiedError,
-                ResourceNotFoundError,
-            )
+            from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
             from azure.storage.blob import ContainerClient as Client
         except ImportError as error:
             raise Unsupported("BlobLeases needs azure-storage-blob: pip install 'amqp10[azure-blobs]'") from error
@@ -63,7 +58,6 @@ class BlobLeases:
         self._container = container
         self._unmodified = MatchConditions.IfNotModified
         self._missing = MatchConditions.IfMissing
-        self._failed: type[Exception] = AzureError
         self._not_there: type[Exception] = ResourceNotFoundError
         self._faster: tuple[type[Exception], ...] = (ResourceModifiedError, ResourceExistsError)
 
@@ -120,7 +114,9 @@ class BlobLeases:
         def do() -> Any:
             try:
                 return work()
-            except self._failed as error:
+            except StoreError:
+                raise
+            except Exception as error:  # not only AzureError: an answer that is not the service's is any error
                 raise StoreError(f"container {self._container.container_name!r}: {error}") from error
 
         return await anyio.to_thread.run_sync(do)
