@@ -3,11 +3,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 from uuid import uuid4
 
 import pytest
 
 from amqp10.broker.azure import AzureConfig, QueueConfig, TopicConfig
+from amqp10.broker.azure._service_bus.groups import Group
 from amqp10.messaging import Data, Error, Message
 from amqp10.types import Described, Symbol, ULong, encode
 
@@ -16,6 +18,7 @@ from ....kit.broker.queue_doubles import Giver
 from ....kit.clock import Clock
 from ....kit.inside.broker import (
     BATCH_FORMAT,
+    Entity,
     Limits,
     Namespace,
     QueuedMessage,
@@ -482,6 +485,15 @@ class Accepting(Taker, SessionReceiver):
         self.error = error
 
 
+class Given(Accepting):
+    """Knows which session it was given."""
+
+    session_id: str | None = None
+
+    def accepted(self, session_id: str, until: float) -> None:
+        self.session_id = session_id
+
+
 class TestSessions:
     @pytest.mark.parametrize("bench", [{"requires_session": True}], indirect=True)
     def test_locks_are_lost(self, bench: Bench) -> None:
@@ -499,6 +511,66 @@ class TestSessions:
         bench.queue.remove_receiver(taker)
         assert (taker.taken, taker.drained) == ([], 0)
         assert bench.queue.lose_locks() == 0
+
+    @pytest.mark.parametrize("bench", [{"requires_session": True}], indirect=True)
+    def test_looks_at_few_sessions(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Who asks for any session gets the first without a look at all of them, and so does who waits for one."""
+        looks, first_of = list[str | None](), Entity._first_of
+
+        def counted(entity: Entity, group: Group) -> int:
+            looks.append(group.id)
+            return first_of(entity, group)
+
+        monkeypatch.setattr(Entity, "_first_of", counted)
+        for number in range(300):
+            bench.send(Message(b"x", group_id=str(number)))
+        takers = [Given(1) for _ in range(300)]
+        for taker in takers:
+            bench.queue.accept(taker, None, 60.0)
+            bench.vhost.flush()
+        assert [taker.session_id for taker in takers] == [str(number) for number in range(300)]
+        late = Given(1)
+        bench.queue.accept(late, None, 60.0)
+        for _ in range(300):
+            bench.send(Message(b"y", group_id="0"))
+        assert len(looks) < 1000
+        bench.queue.remove_receiver(takers[7])
+        bench.vhost.flush()
+        assert late.session_id == "7"
+
+    @pytest.mark.parametrize("bench", [{"requires_session": True, "max_delivery_count": 3}], indirect=True)
+    @pytest.mark.parametrize("seed", range(20))
+    def test_the_first_session(self, bench: Bench, seed: int) -> None:
+        """Whatever came before, the session whose first message is the oldest goes to who asks."""
+        dice, held = Random(seed), list[Given]()
+        for _ in range(150):
+            act = dice.randrange(5)
+            if act < 2:
+                bench.send(Message(b"x", group_id=dice.choice("abcdefgh")))
+            elif act == 2 and held:
+                taker = held.pop(dice.randrange(len(held)))
+                for token, _ in taker.taken:
+                    if token is not None and dice.random() < 0.5:
+                        dice.choice([bench.queue.complete, bench.queue.release])(token)
+                bench.queue.remove_receiver(taker)
+                bench.vhost.flush()
+            elif act == 3 and held:
+                taker = dice.choice(held)
+                taker.credit += 1
+                bench.queue.in_line(taker)
+                bench.vhost.flush()
+            elif act == 4 and len(held) < 5:
+                taken = {each.session_id for each in held}
+                free = [each.session_id for each in bench.queue.peek(1, 1000) if each.session_id not in taken]
+                wanted = dice.choice(free) if free and dice.random() < 0.2 else None
+                taker = Given(0)
+                bench.queue.accept(taker, wanted, 60.0)
+                bench.vhost.flush()
+                assert taker.session_id == (wanted or (free[0] if free else None))
+                if taker.session_id is None:
+                    bench.queue.remove_receiver(taker)
+                else:
+                    held.append(taker)
 
 
 def test_source_of_forwarded_dead_letters() -> None:

@@ -402,6 +402,8 @@ class Entity(AzureNode):
     def _make_ready(self, message: EntityMessage) -> None:
         group = self._group_of(message)
         heappush(group.ready, message.sequence)
+        if group.id is not None and group.holder is None:
+            self._sessions.offer(group, message.sequence)
         self._busy[group] = None
         self.touch()
 
@@ -763,12 +765,15 @@ class Entity(AzureNode):
 
     def _give_sessions(self) -> None:
         """Give free sessions with messages to the receivers that ask for any, in the order in which they asked."""
-        while askers := self._sessions.askers:
-            free = [(sequence, group) for group in self._sessions if (sequence := self._first_of(group))]
-            if not free:
-                return
-            group = min(free, key=lambda each: each[0])[1]
-            attempt(f"a receiver of {self.name!r}", self._hold, group, self._stop_asking(next(iter(askers))))
+        sessions = self._sessions
+        while sessions.askers and (offer := sessions.next_offer()) is not None:
+            group, offered = offer
+            first = self._first_of(group)
+            if first > offered:
+                sessions.offer(group, first)  # that message is gone; another session may come first now
+            elif first:
+                asker = self._stop_asking(next(iter(sessions.askers)))
+                attempt(f"a receiver of {self.name!r}", self._hold, group, asker)
 
     def _first_of(self, group: Group) -> int:
         """Return the number of a session's first message; 0: the session is locked, or has no message."""
@@ -798,6 +803,8 @@ class Entity(AzureNode):
         self._timers.set(("session", group.id or ""), None)
         for lock in self._locks.of_session(group):
             come_back(self._unlock(lock))
+        if first := self._first_of(group):
+            self._sessions.offer(group, first)
         self._drop_if_blank(group)
         self.touch()
 

@@ -57,6 +57,7 @@ class Group:
         until: when that lock ends, in seconds since 1970.
         state: the state that receivers keep with it, or None.
         updated: when the state was last set; None: never.
+        offered: the sequence number with which a free session is offered (`Sessions.offer`); 0: it is not.
     """
 
     id: str | None = None
@@ -67,6 +68,7 @@ class Group:
     until: float = 0.0
     state: bytes | None = None
     updated: float | None = None
+    offered: int = 0
 
     @property
     def blank(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from ....types import decode, encode
@@ -27,6 +28,8 @@ class Sessions:
         self.askers: dict[int, SessionReceiver] = {}
         self._numbers = 0
         self._by_id: dict[str, Group] = {}
+        self._offers: list[int] = []  # a heap of the keys of `_offered`, and of some that are gone from there
+        self._offered: dict[int, Group] = {}  # by `Group.offered`
         self._records: Records | None = None
 
     def __iter__(self) -> Iterator[Group]:
@@ -49,6 +52,7 @@ class Sessions:
         if session.id is None or not session.blank:
             return False
         self._by_id.pop(session.id, None)
+        self._offered.pop(session.offered, None)
         if session.updated is not None and self._records is not None:
             self._records.remove(SESSION + session.id)
         return True
@@ -59,9 +63,33 @@ class Sessions:
         self.askers[self._numbers] = receiver
         return self._numbers
 
+    def offer(self, session: Group, first: int) -> None:
+        """Offer a free session to receivers that ask for any; `first`: the number of a message that it has."""
+        if session.offered and session.offered <= first:
+            return
+        self._offered.pop(session.offered, None)
+        session.offered = first
+        self._offered[first] = session
+        if len(self._offers) > 2 * len(self._offered) + 64:
+            self._offers = sorted(self._offered)
+        else:
+            heappush(self._offers, first)
+
+    def next_offer(self) -> tuple[Group, int] | None:
+        """Return the session that is offered with the lowest number, and that; it is offered no longer."""
+        while self._offers:
+            number = heappop(self._offers)
+            session = self._offered.pop(number, None)
+            if session is not None:
+                session.offered = 0
+                return session, number
+        return None
+
     def clear(self) -> None:
         """Remove all sessions, and the receivers that ask for one."""
         self._by_id.clear()
+        self._offers.clear()
+        self._offered.clear()
         self.askers.clear()
 
     # States
