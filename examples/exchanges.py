@@ -15,10 +15,10 @@ async def main() -> None:
         Broker(exchanges={"logs": "topic"}, bindings=BINDINGS) as broker,
         Connection(broker.url) as connection,
     ):
-        # Each message's subject is its routing key
-        async with connection.sender("/exchanges/logs") as sender:
-            await sender.send(Message("disk full", subject="db.error"))
-            await sender.send(Message("all is well", subject="db.info"))
+        # Each message says where it goes: exchange and routing key
+        async with connection.sender(None) as sender:
+            await sender.send(Message("disk full", to="/exchanges/logs/db.error"))
+            await sender.send(Message("all is well", to="/exchanges/logs/db.info"))
         for queue in ("errors", "everything"):
             print(queue, "has", broker.queue(queue).depth)
         async with connection.receiver("/queues/errors") as receiver:

@@ -28,7 +28,7 @@ from amqp10 import (
     Symbol,
     UInt,
 )
-from amqp10.rabbitmq import management, queue_address
+from amqp10.rabbitmq import exchange_address, management, queue_address
 from amqp10.testing import FaultProxy
 
 from ._matrix import Serving
@@ -57,6 +57,28 @@ async def quorum_queue(connection: Connection, **arguments: object) -> str:
     async with management(connection) as manager:
         await manager.declare_queue(name, "quorum", arguments=given)
     return queue_address(name)
+
+
+async def test_key_of_an_exchange(broker: Serving) -> None:
+    """It is in the address, of the link or of the message; without one it is empty, whatever the subject."""
+    async with Connection(broker.url()) as connection, management(connection) as manager:
+        queue, exchange = (f"{kind}-{secrets.token_hex(4)}" for kind in ("q", "e"))
+        await manager.declare_queue(queue, "classic")
+        await manager.declare_exchange(exchange, "topic")
+        await manager.bind(exchange, queue=queue, key="#")
+        async with connection.sender(exchange_address(exchange)) as sender:
+            await sender.send(Message("", subject="a.b"))
+        async with connection.sender(exchange_address(exchange, "of.link")) as sender:
+            await sender.send(Message("of.link", subject="a.b"))
+        async with connection.sender(None) as sender:
+            await sender.send(Message("", to=exchange_address(exchange), subject="a.b"))
+            await sender.send(Message("to/it", to=exchange_address(exchange, "to/it")))
+        async with connection.receiver(queue_address(queue)) as receiver:
+            for _ in range(4):
+                with await receiver.receive() as message:
+                    assert message.message_annotations["x-routing-key"] == message.body
+        await manager.delete_queue(queue)
+        await manager.delete_exchange(exchange)
 
 
 async def test_missing(rabbitmq_43: Serving) -> None:

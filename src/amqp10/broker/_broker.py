@@ -125,8 +125,8 @@ class Broker:
     arguments.
 
     **Exchanges** give a copy to each queue that is bound to them, by routing key or headers. Senders reach them by
-    `/exchanges/NAME/KEY`, or by `/exchanges/NAME` with the key as each message's subject. A message without a matching
-    binding is released, back to its sender. Peers declare and bind exchanges; those of 1.0 use RabbitMQ's management
+    `/exchanges/NAME/KEY`, or by `/exchanges/NAME` with an empty key. A message without a matching binding is released,
+    back to its sender. Peers declare and bind exchanges; those of 1.0 use RabbitMQ's management
     (`amqp10.rabbitmq`).
 
     **Topics** give a copy to each subscription. A subscription ends with its link, unless it is durable: then it waits

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..errors import DecodeError
-from ..messaging import Error, read_properties
+from ..messaging import Error
 from ..types import encode
 from ._address import Kind, exchange_in, is_made_up, prefixed, split_address, usual_kind
 from ._admission import Admission
@@ -530,11 +530,8 @@ class VirtualHostCore:
             count(route)
             return route
         topology, parsed = self.topology, exchange_in(address)
-        if parsed is not None and parsed.key is None:
-            exchange = topology.find(parsed.exchange, publishing=True)
-            return topology.route(exchange, read_properties(payload).subject or "", payload)
-        if parsed is not None and parsed.key is not None:
-            route = topology.route(topology.find(parsed.exchange, publishing=True), parsed.key, payload)
+        if parsed is not None:
+            route = topology.route(topology.find(parsed.exchange, publishing=True), parsed.key or "", payload)
         elif on_demand:
             route = Route((self.resolve(address, rights=rights),), None, "")
         else:

@@ -133,12 +133,12 @@ def limited_to_itself(**arguments: Any) -> Scene:
 
 
 def exchange(kind: str) -> Scene:
-    """Sent to an exchange that looks at the message, if the link names no key."""
+    """Sent to an exchange, which looks at the headers of the message or at the key."""
     scene = Scene()
     scene.vhost.topology.declare("e", kind)
     scene.queue("q")
     scene.bind("e", "q", "victim", **({"victim": True, "x": 1, "x-match": "any"} if kind == "headers" else {}))
-    scene.sends_to = "/exchanges/e"
+    scene.sends_to = "/exchanges/e" if kind == "headers" else "/exchanges/e/victim"
     return scene
 
 

@@ -307,7 +307,7 @@ class AnyDestination(Destination):
 
 
 class ExchangeDestination(AnyDestination):
-    """An exchange, with the routing key in its address, or the subject of each message as routing key."""
+    """An exchange, with the routing key in its address; without one the key is empty, as on RabbitMQ."""
 
     by_message = False
 
