@@ -6,6 +6,10 @@ after the fsync. The lock is exclusive and held until the file is closed, becaus
 A file may come from elsewhere and is not trusted: its definitions are compared with the schema before any use, because
 SQLite would run its triggers on writes and read its views in place of tables.
 
+If the log is removed while the file is open, the next commit makes it again (`Database.begin`). A process that is
+killed before has lost the log: its octets end with the last descriptor, and looking at idle times would only shorten
+that time.
+
 Files hold messages, so only their owner may read them. SQLite gives the log the mode of the file.
 
 A forked child must not use the file either, nor close its copy of the connection: SQLite would take it for the last
