@@ -18,10 +18,11 @@ from pathlib import Path
 from threading import Thread
 
 import anyio
+import anyio.from_thread
 import pytest
 
 from amqp10 import Connection
-from amqp10.testing import Close, ScriptedPeer
+from amqp10.testing import Close, FaultProxy, ScriptedPeer
 
 pytestmark = pytest.mark.capability("orderly leaving")
 
@@ -221,6 +222,29 @@ def test_send_in_full_flow(run: Run, broker_url: str, address: str, number: sign
     writer.join()
     left = [int(body) for body, _ in rest(broker_url, address)]
     assert left == list(range(200, 200 + len(left)))
+
+
+def test_send_to_a_broker_that_falls_silent(run: Run, address: str) -> None:
+    """What has no outcome in time is told of, because it may have arrived."""
+    broker = run("broker", "--port", "0")
+    assert broker.stdout is not None
+    url = broker.stdout.readline().decode().split()[3]
+    with (
+        anyio.from_thread.start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(FaultProxy(url)) as proxy,
+    ):
+        process = run("send", f"{proxy.url}?close_timeout=1", address)
+        assert process.stdin is not None
+        assert process.stderr is not None
+        for line, count in (("one", 1), ("two", 2)):
+            process.stdin.write(f"{line}\n".encode())
+            process.stdin.flush()
+            while len(rest(url, address)) < count:
+                time.sleep(0.01)
+            portal.call(proxy.stall, "down")  # perhaps with the outcome of the first line
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 1
+        assert process.stderr.read().endswith(b" had no outcome in time, and may be at the broker or not\n")
 
 
 # The broker

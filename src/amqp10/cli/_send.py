@@ -13,14 +13,14 @@ import anyio
 import anyio.to_thread
 import click
 
-from .._arguments import without_secrets
+from .._arguments import counted, without_secrets
 from .._json import parse_json
 from ..errors import EncodeError
 from ..messaging import Message
 from ..types import Symbol
 from ._jsonform import from_json
 from ._lines import lines_of
-from ._main import start
+from ._main import Failure, Interrupted, start
 from ._options import SECONDS, Peer, with_peer
 
 
@@ -145,16 +145,24 @@ def send(
             raise click.UsageError("standard input is closed, so it has no lines to send: name a MESSAGE, or --file")
     messages = messages_of(texts, files, stdin, json_lines, fields)
 
-    async def run() -> int:
-        async with (
-            peer.connect() as connection,
-            connection.sender(
-                None if to_null else address, settle_mode="settled" if settled else "unsettled"
-            ) as sender,
-            aclosing(messages),
-        ):
-            return await sender.send_many(messages, window=window)
+    without_outcome = 0
 
-    count = start(run)
+    async def run() -> int:
+        nonlocal without_outcome
+        async with peer.connect() as connection, aclosing(messages):
+            sender = connection.sender(None if to_null else address, settle_mode="settled" if settled else "unsettled")
+            try:
+                async with sender:
+                    return await sender.send_many(messages, window=window)
+            finally:
+                without_outcome = sender.unsettled
+
+    try:
+        count = start(run)
+    except Interrupted:
+        if without_outcome:
+            left = counted(without_outcome, "message")
+            raise Failure(f"{left} had no outcome in time, and may be at the broker or not") from None
+        raise
     if not quiet:
         click.echo(f"{count} sent{'' if settled else ', each accepted'}", err=True)
