@@ -230,7 +230,7 @@ def test_recipes() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", "/dev/null"]
     folder = ROOT / "examples" / "testing"
     done = subprocess.run([*command, "--rootdir", "."], cwd=folder, capture_output=True, text=True, check=False)
-    assert "8 passed in" in done.stdout, done.stdout
+    assert "9 passed in" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -9,7 +9,9 @@ def connect(url: str, reconnect: Reconnect | None = None) -> Connection:
 
 async def place(connection: Connection, order: int) -> None:
     async with connection.sender("orders") as sender:
-        await sender.send(Message({"order": order}, message_id=f"order-{order}"))
+        await sender.send(
+            Message({"order": order}, message_id=f"order-{order}", durable=True)
+        )
 
 
 class Shop:

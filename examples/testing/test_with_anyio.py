@@ -1,12 +1,16 @@
 """Recipes for anyio's plugin, which comes with anyio: run `pytest test_with_anyio.py`."""
 
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
 import anyio
 import pytest
+from anyio.to_thread import run_sync
 from shop import Shop, connect, place
 
 from amqp10 import Connection, Error, LinkDetached, MessageRejected, Reconnect, Rejected
 from amqp10.broker import Broker
-from amqp10.testing import Disposition, FaultProxy, Transfer
+from amqp10.testing import BackgroundBroker, Disposition, FaultProxy, Transfer
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +60,25 @@ async def test_the_connection_is_cut(amqp_broker):
                     proxy.cut(reset=True)
                 await place(connection, order)
             await until(lambda: shop.shipped == set(range(20)))
+
+
+async def test_the_broker_restarts(tmp_path):
+    """It comes back on the same port with what it stored, and nothing is lost."""
+    shop = Shop()
+    quick = Reconnect(initial_delay=0.01, max_delay=0.1, resume_timeout=0)
+    with ExitStack() as running:
+        broker = running.enter_context(BackgroundBroker(store=tmp_path / "store"))
+        again = BackgroundBroker(store=tmp_path / "store", port=urlsplit(broker.url).port)
+        async with connect(broker.url, quick) as connection:
+            for order in range(10):
+                await place(connection, order)
+            # In a thread, because the broker waits for our side of the connection
+            await run_sync(running.close)
+            running.enter_context(again)
+            async with shop.worker(connection):
+                for order in range(10, 20):
+                    await place(connection, order)
+                await until(lambda: shop.shipped == set(range(20)))
 
 
 async def test_no_such_queue():
