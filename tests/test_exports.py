@@ -356,6 +356,21 @@ def test_names_of_what_stands_beside(module: str, name: str) -> None:
         getattr(amqp10, name)
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("Publisher", "connection.sender(address) makes one that sends"),
+        ("Consumer", "connection.receiver(address) makes one"),
+        ("Client", "use Connection(url)"),
+    ],
+)
+def test_names_of_other_libraries(name: str, advice: str) -> None:
+    """A class of another library says what makes such an object here."""
+    assert not hasattr(amqp10, "Nothing")
+    with pytest.raises(ImportError, match=re.escape(f"amqp10 has no {name}: {advice}")):
+        exec(f"from amqp10 import {name}")
+
+
 @pytest.mark.parametrize("module", BESIDE)
 def test_modules_that_are_not_imported(module: str) -> None:
     """`import amqp10` imports no module beside it; the error of a program that uses one says what to import."""
@@ -390,8 +405,10 @@ async def test_names_of_before() -> None:
             DeprecationWarning, match=r"Delivery\.settled is called wait_settled now; local_settled says"
         ):
             await older.settled()
-        with pytest.warns(DeprecationWarning, match=r"Delivery\.body is called iter_body now; message\.body is"):
-            assert [piece async for piece in older.body()] == [b"x"]
+        with pytest.raises(
+            AttributeError, match=r"a delivery has no body: use delivery\.message\.body, or delivery\.iter"
+        ):
+            _ = older.body
 
 
 async def sent_and_received(sender: amqp10.Sender, receiver: amqp10.Receiver) -> amqp10.Delivery:
@@ -412,8 +429,8 @@ def test_names_of_before_without_async() -> None:
             assert not {"settled", "body"} & set(dir(delivery))
             with pytest.warns(DeprecationWarning, match=r"Delivery\.settled is called wait_settled now"):
                 delivery.settled(timeout=60)
-            with pytest.warns(DeprecationWarning, match=r"Delivery\.body is called iter_body now"):
-                assert list(delivery.body()) == [b"x"]
+            with pytest.raises(AttributeError, match=r"a delivery has no body: use delivery\.message\.body, or deliv"):
+                _ = delivery.body
 
 
 MADE: dict[type, str] = {

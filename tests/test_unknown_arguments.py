@@ -11,10 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10 import Connection, Message, Source, Target, Worker, bridge, sync
+from amqp10 import Connection, Message, Reconnect, Retries, Source, Target, Worker, bridge, sync
+from amqp10.amqp091 import Native
 from amqp10.azure import EventHub, ServiceBus
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
+from amqp10.rabbitmq import Management
 from amqp10.testing import BackgroundBroker
 
 from .kit.inside.package import ELSEWHERE, MEANT
@@ -22,6 +24,10 @@ from .kit.public_calls import public_calls
 
 CONNECTION = Connection("amqp://localhost")
 BUS = ServiceBus("Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=a2V5")
+
+MANAGEMENT = Management.__new__(Management)
+NATIVE = Native.__new__(Native)
+LIMITED = "`with anyio.fail_after(5):` or `async with asyncio.timeout(5):` limits any call"
 
 UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
     (Connection, "heartbeat", "Connection() has no argument 'heartbeat': use idle_timeout"),
@@ -49,6 +55,22 @@ UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
         "from_dialect",
         "bridge() has no argument 'from_dialect': give a Connection(URL, dialect=...) in place of",
     ),
+    (CONNECTION.receiver, "qos", "receiver() has no argument 'qos': use credit"),
+    (Worker, "qos", "Worker() has no argument 'qos': use prefetch"),
+    (Retries, "delay", "Retries() has no argument 'delay': use initial_delay"),
+    (Reconnect, "max_retries", "Reconnect() has no argument 'max_retries': use attempts"),
+    (
+        MANAGEMENT.declare_queue,
+        "dead_letter",
+        "declare_queue() has no argument 'dead_letter': use dead_le",
+    ),
+    (MANAGEMENT.declare_queue, "ttl", "declare_queue() has no argument 'ttl': use message_ttl"),
+    (
+        NATIVE.declare_queue,
+        "ttl",
+        "declare_queue() has no argument 'ttl': arguments={\"x-message-ttl\": ",
+    ),
+    (NATIVE.declare_queue, "dead_letter", "declare_queue() has no argument 'dead_letter': arguments={"),
     (Source, "selector", "Source() has no argument 'selector': filters=[Selector("),
     (Source, "filters_", "Source() has no argument 'filters_': did you mean filters?"),
     (Target, "adress", "Target() has no argument 'adress': did you mean address?"),
@@ -68,9 +90,28 @@ def test_unknown(call: Callable[..., Any], name: str, text: str) -> None:
     assert str(raised.value).startswith(text)
 
 
+@pytest.mark.parametrize(
+    ("call", "arguments", "text"),
+    [
+        (Connection, ("h", 5672), "Connection() takes only url without a name: write it in the URL: amqps://"),
+        (
+            CONNECTION.receiver,
+            ("q", 10),
+            "receiver() takes only address without a name: name the others: credit, ",
+        ),
+        (Retries, tuple(range(20)), "Retries() takes no argument without a name: name the others: attempts, "),
+    ],
+)
+def test_too_many(call: Callable[..., Any], arguments: tuple[Any, ...], text: str) -> None:
+    """The error for more arguments without a name than a call takes says which are to be named."""
+    with pytest.raises(TypeError) as raised:
+        call(*arguments)
+    assert str(raised.value).startswith(text)
+
+
 EACH_MESSAGE: list[tuple[str, str, dict[str, Any], str]] = [
-    ("receiver", "receive", {"timeout": 5}, "receive() has no argument 'timeout': `with anyio.fail_after(5):` limits"),
-    ("requester", "request", {"timeout": 5}, "request() has no argument 'timeout': `with anyio.fail_after(5):` limits"),
+    ("receiver", "receive", {"timeout": 5}, f"receive() has no argument 'timeout': {LIMITED}"),
+    ("requester", "request", {"timeout": 5}, f"request() has no argument 'timeout': {LIMITED}"),
     ("sender", "send", {"subject": "s"}, "send() has no argument 'subject': make a Message of it, which has such"),
     ("sender", "submit", {"settledd": True}, "submit() has no argument 'settledd': did you mean settled?"),
 ]
@@ -89,10 +130,18 @@ async def test_calls_of_each_message(link: str, method: str, arguments: dict[str
 
 
 AT_AZURE: list[tuple[str, dict[str, Any], str]] = [
-    ("send", {"timeout": 5}, "send() has no argument 'timeout': `with anyio.fail_after(5):` limits any call"),
+    (
+        "send",
+        {"timeout": 5},
+        f"send() has no argument 'timeout': {LIMITED}",
+    ),
     ("complete", {"transactions": 5}, "complete() has no argument 'transactions': did you mean transaction?"),
     ("publish", {"partition_key": "k"}, "send() has no argument 'partition_key': use key"),
-    ("read", {"timeout": 5}, "receive() has no argument 'timeout': `with anyio.fail_after(5):` limits any call"),
+    (
+        "read",
+        {"timeout": 5},
+        f"receive() has no argument 'timeout': {LIMITED}",
+    ),
 ]
 
 

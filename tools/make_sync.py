@@ -28,7 +28,7 @@ import amqp10.amqpfast as amqpfast
 import amqp10.azure as azure
 import amqp10.client as client
 import amqp10.rabbitmq as rabbitmq
-from amqp10._arguments import Renamed
+from amqp10._arguments import Missing, Renamed
 from amqp10.azure._client import NamespaceClient, NamespaceSender
 from amqp10.client._factory import LinkFactory
 from amqp10.client._links.link import Link
@@ -389,6 +389,8 @@ class Writer:
             elif isinstance(value, Renamed):
                 note = f", {value.note!r}" if value.note else ""
                 renamed.append(f"    {each} = Renamed({value.name!r}{note})\n")
+            elif isinstance(value, Missing):
+                renamed.append(f"    {each} = Missing({value.text!r})\n")
             elif isinstance(value, property) and value.fget is not None:
                 returned = self.annotation(inspect.signature(value.fget).return_annotation, value.fget, cls)
                 text = textwrap.indent(self.docstring(value), "    ")
@@ -443,7 +445,7 @@ def texts() -> dict[Path, str]:
         [
             "from collections.abc import Callable",
             "from typing import TYPE_CHECKING, Generic, overload",
-            "from .._arguments import Renamed",
+            "from .._arguments import Missing, Renamed",
             "from ..client import Connection as AsyncConnection",
             "from ..client.internals import Names010, Names091, NamesFast, NamesOfOthers",
             "from ._loop import FACADES, Facade, Opened, in_chunks",

@@ -421,6 +421,17 @@ _BESIDE: typing.Final = {
     "worker": ("SessionWorker", "worker_from_environment"),
 }
 
+# What other libraries call what a connection makes.
+_MADE: typing.Final = {
+    **dict.fromkeys(("Producer", "Publisher"), "connection.sender(address) makes one that sends"),
+    **dict.fromkeys(
+        ("Consumer", "Subscriber"), "connection.receiver(address) makes one, or Worker(connection, address, handler)"
+    ),
+    **dict.fromkeys(
+        ("Channel", "Client"), "use Connection(url), whose sender(address) and receiver(address) need no more"
+    ),
+}
+
 if not typing.TYPE_CHECKING:  # with `__getattr__`, type checkers would accept any name
 
     def __getattr__(name: str) -> typing.Any:
@@ -429,6 +440,8 @@ if not typing.TYPE_CHECKING:  # with `__getattr__`, type checkers would accept a
             if module is not None:
                 # From an AttributeError, `from amqp10 import NAME` makes an error without this text.
                 raise ImportError(f"{name} is in another module: from {__name__}.{module} import {name}", name=name)
+            if name in _MADE:
+                raise ImportError(f"{__name__} has no {name}: {_MADE[name]}", name=name)
             advice = f": import {__name__}.{name}" if name in _BESIDE else ""
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}")
         found = globals()[name] = getattr(importlib.import_module(_LATER[name], __name__), name)

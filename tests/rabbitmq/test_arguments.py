@@ -58,6 +58,16 @@ def test_not_of_this_type(queue_type: Any, name: str) -> None:
         queue_arguments(queue_type, {name: 1}, {})
 
 
+def test_priorities_of_quorum_queues() -> None:
+    """The error says which queues have the argument, and that a quorum queue needs none."""
+    with pytest.raises(
+        ValueError, match="queue_type classic has it; a quorum queue has priorities without it: 32 from"
+    ):
+        queue_arguments("quorum", {"max_priority": 3}, {})
+    with pytest.raises(ValueError, match=r"a stream queue has no argument max_priority: queue_type classic has it$"):
+        queue_arguments("stream", {"max_priority": 3}, {})
+
+
 def test_unknown() -> None:
     """A misspelled argument is a TypeError, as of any function."""
     with pytest.raises(TypeError, match="max_lenght"):

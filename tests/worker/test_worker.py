@@ -515,6 +515,23 @@ async def test_callables_of_all_kinds(queues: Queues) -> None:
     assert seen == ["partial", "object"]
 
 
+async def test_a_method_of_another_library(queues: Queues, caplog: pytest.LogCaptureFixture) -> None:
+    """A handler that settles the message by a method of another library gets told by the log what to do instead."""
+
+    async def handle(message: Any) -> None:
+        message.ack()
+
+    await queues.put("orders", ["x"])
+    async with Worker(
+        queues.connection, "orders", handle, retries=Retries(attempts=2, initial_delay=0), dead_letters="dead"
+    ) as worker:
+        await until_done(worker, 1)
+    advice = "Message has no ack: the delivery that a receiver returns has accept, reject and release; a Worker ac"
+    lines = [each.getMessage() for each in caplog.records if each.name == "amqp10.worker"]
+    assert len(lines) == 2
+    assert all(advice in line for line in lines)
+
+
 async def test_what_is_no_outcome(queues: Queues, caplog: pytest.LogCaptureFixture) -> None:
     """A handler that returns something else is at fault: it is not called again, and its message is not lost."""
     calls = 0

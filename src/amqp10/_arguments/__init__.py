@@ -12,6 +12,7 @@ from .checking import file_of as file_of
 from .checking import hints_of as hints_of
 from .checking import with_article as with_article
 from .constructors import made_by as made_by
+from .renamed import Missing as Missing
 from .renamed import Renamed as Renamed
 from .renamed import current_names as current_names
 from .renamed import renamed_names as renamed_names

@@ -10,11 +10,13 @@ _CONNECTION: Final = {
     **dict.fromkeys(("aclose", "close", "connect", "disconnect", "start", "stop"), _BLOCK),
     "basic_consume": "use receiver(address)",
     "basic_publish": "use sender(address), and its send()",
+    "consume": "use receiver(address), which `async for` iterates over, or Worker(connection, address, handler)",
     "channel": "use sender(address) or receiver(address), or session()",
     "create_receiver": "use receiver(address)",
     "create_sender": "use sender(address)",
     "exchange_declare": "use native.declare_exchange(), or amqp10.rabbitmq.management in 1.0",
     "publish": "use sender(address), and its send()",
+    "receive": "use receiver(address), and its receive()",
     "queue_declare": "use native.declare_queue(), or amqp10.rabbitmq.management in 1.0",
     "send": "use sender(address), and its send()",
 }
@@ -26,6 +28,10 @@ _SETTLING: Final = {
     "nack": "use modify(delivery_failed=True), or release() for a message that was not tried",
     "requeue": "use release()",
 }
+_OF_DELIVERIES: Final = (
+    "the delivery that a receiver returns has accept, reject and release; a Worker accepts the message when its "
+    "handler returns, and tries again or dead-letters it when its handler raises"
+)
 _TOPOLOGY: Final = {
     "declare": "use declare_queue() or declare_exchange()",
     "exchange_declare": "use declare_exchange()",
@@ -50,6 +56,7 @@ _MEANT: Final[Mapping[str, Mapping[str, str]]] = {
         "send_batch": "use sender(), and its send()",
         "send_event": "use sender(), and its send()",
     },
+    "Message": dict.fromkeys(("accept", "modify", "reject", "release", *_SETTLING), _OF_DELIVERIES),
     "Management": {**_TOPOLOGY, "exchange_bind": "use bind()"},
     "Native": _TOPOLOGY,
     "Receiver": {

@@ -19,7 +19,7 @@ from itertools import chain, repeat
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 from .secrets import SECRETS, without_secrets
-from .unknown import no_argument
+from .unknown import no_argument, too_many
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,6 +86,8 @@ def checked(target: F) -> F:
         return hints_of(target)
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(args) > len(positional) and not rest:
+            raise TypeError(too_many(target, positional, [each for each in named if each not in positional]))
         for name in kwargs:
             if not (takes_any or name in named or name in hints()):
                 raise TypeError(no_argument(target, name, dict.fromkeys([*named, *hints()])))

@@ -31,9 +31,28 @@ class Renamed:
         return getattr(instance, self.name)
 
 
+class Missing:
+    """A name that users of a class look for in vain: its error says what has what they want.
+
+    Attributes:
+        text: what the error says.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            return self
+        raise AttributeError(self.text, name=self._name, obj=instance)
+
+
 def current_names(cls: type) -> list[str]:
-    """Return what `dir` lists of a class, but for names that its attributes had before."""
-    return [name for name in dir(cls) if not isinstance(getattr(cls, name, None), Renamed)]
+    """Return what `dir` lists of a class, but for names that its attributes had before, and those it has not."""
+    return [name for name in dir(cls) if not isinstance(getattr(cls, name, None), Renamed | Missing)]
 
 
 def renamed_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:

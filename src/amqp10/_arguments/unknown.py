@@ -22,7 +22,9 @@ MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "conn_str": ("where", "url"),
     "consumer_tag": ("name",),
     "credentials": ("credential", "sasl"),
+    "dead_letter": ("dead_letter_exchange", "dead_letters"),
     "dead_letter_queue": ("dead_letter",),
+    "delay": ("initial_delay",),
     "delivery_mode": ("durable",),
     "destination": ("address",),
     "entity": ("entity_type",),
@@ -41,7 +43,9 @@ MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "label": ("subject",),
     "max_concurrent_calls": ("concurrency",),
     "max_count": ("size", "count"),
+    "max_attempts": ("attempts",),
     "max_message_count": ("size",),
+    "max_retries": ("attempts",),
     "max_size_in_bytes": ("max_size",),
     "max_wait_time": ("max_wait",),
     "message_handler": ("handler",),
@@ -54,6 +58,7 @@ MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "prefetch_count": ("prefetch", "credit"),
     "presettled": ("settled", "settle_mode"),
     "properties": ("application_properties",),
+    "qos": ("credit", "prefetch"),
     "queue": ("address", "entity"),
     "queue_name": ("entity", "address", "name"),
     "reason": ("condition", "description"),
@@ -75,6 +80,7 @@ MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     "starting_position": ("start",),
     "time_to_live": ("ttl",),
     "timestamp": ("creation_time",),
+    "ttl": ("message_ttl",),
     "timeout": ("connect_timeout", "request_timeout"),
     "topic": ("address",),
     "topic_name": ("address", "entity"),
@@ -85,7 +91,7 @@ MEANT: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Words of other libraries, and the arguments that mean the same here: the first one that the call has counts."""
 
-_LIMITED: Final = "`with anyio.fail_after(5):` limits any call"
+_LIMITED: Final = "`with anyio.fail_after(5):` or `async with asyncio.timeout(5):` limits any call"
 ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     (
         "url",
@@ -124,6 +130,14 @@ ELSEWHERE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
         "source",
         ("dialect", "from_dialect", "from_tls_ca", "to_dialect", "to_tls_ca", "tls"),
         "give a Connection(URL, dialect=...) in place of the URL: it has such settings",
+    ),
+    (
+        "passive",
+        (
+            *("dead_letter", "dead_letter_exchange", "dead_letter_routing_key", "delivery_limit", "expires"),
+            *("max_length", "max_length_bytes", "max_priority", "message_ttl", "overflow", "queue_type", "ttl"),
+        ),
+        'arguments={"x-message-ttl": 60_000, "x-dead-letter-exchange": ""} has what is named so, with "x-" before it',
     ),
     ("limits", ("memory", "memory_limit"), "limits=BrokerLimits(memory=...) has it"),
     ("", ("exchange", "routing_key"), "the address has it: exchange_address(NAME, KEY) of amqp10.rabbitmq makes one"),
@@ -166,6 +180,20 @@ def no_argument(function: Callable[..., Any], name: str, known: Iterable[str]) -
     """
     call = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
     return f"{call}() has no argument {name!r}: {instead(name, [each for each in known if each != 'self'])}"
+
+
+def too_many(function: Callable[..., Any], positional: list[str], known: Iterable[str]) -> str:
+    """Return the text of an error for more arguments without a name than a function, method or constructor takes.
+
+    Args:
+        positional: the arguments that need no name.
+        known: the names of all arguments.
+    """
+    call = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    takes = ", ".join(each for each in positional if each != "self")
+    advice = instead("port", ["url"]) if "url" in positional else f"name the others: {', '.join(known)}"
+    what = f"only {takes}" if takes else "no argument"
+    return f"{call}() takes {what} without a name: {advice}"
 
 
 def instead(name: str, known: list[str]) -> str:

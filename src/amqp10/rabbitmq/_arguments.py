@@ -67,6 +67,12 @@ _NAMES: Final = {
 }
 
 
+_PRIORITIES: Final = (
+    "; a quorum queue has priorities without it: "
+    "32 from RabbitMQ 4.3 on, and before that two, one up to 4 and one above"
+)
+
+
 def queue_arguments(queue_type: QueueType, given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `x-` arguments of a queue.
 
@@ -85,7 +91,9 @@ def queue_arguments(queue_type: QueueType, given: Mapping[str, Any], more: Mappi
         if isinstance(value, int):
             check_range(name, value, -1 if name == "delivery_limit" else 0)  # -1: without a limit
         if queue_type not in _NAMES[name]:
-            raise ValueError(f"a {queue_type} queue has no argument {name}")
+            others = " or ".join(_NAMES[name])
+            text = f"a {queue_type} queue has no argument {name}: queue_type {others} has it"
+            raise ValueError(text + (_PRIORITIES if (name, queue_type) == ("max_priority", "quorum") else ""))
         arguments[_NAMES[name][queue_type]] = _spelled(name, value)
     return arguments | dict(more)
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, Self, Unpack, overload
 
 from .. import client, rabbitmq
-from .._arguments import Renamed
+from .._arguments import Missing, Renamed
 from ..client import Address, CbsTokens, ConnectionEvent, DeliveryStore, Health, LoginTokens, Reconnect
 from ..client import Connection as AsyncConnection
 from ..client.internals import DialectT, Names010, Names091, NamesFast, NamesOfOthers
@@ -1371,7 +1371,7 @@ class Delivery(Facade):
         self._wait(timeout, "wait_settled")
 
     if not TYPE_CHECKING:
-        body = Renamed("iter_body", "; message.body is the body of a message that came in one piece")
+        body = Missing("a delivery has no body: use delivery.message.body, or delivery.iter_body() for its pieces")
         settled = Renamed("wait_settled", "; local_settled says whether this side has settled the delivery")
 
 

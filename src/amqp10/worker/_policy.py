@@ -118,8 +118,13 @@ def sendable(letter: DeadLetter) -> DeadLetter:
 
 
 def described(error: Exception) -> str:
-    """Return an error in one line, with its class unless it is a `Retry`."""
+    """Return an error in one line, with its class unless it is a `Retry`, and with what to call in place of a method.
+
+    That is a note on the error, which its text does not have.
+    """
     text = one_line(error)
+    if isinstance(error, AttributeError) and (notes := getattr(error, "__notes__", [])):
+        text = f"{text} ({'; '.join(map(str, notes))})"
     if isinstance(error, Retry):
         return text or "the handler asked for another attempt"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -29,7 +29,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from .._arguments import check_range, checked, counted, without_secrets
+from .._arguments import advise, check_range, checked, counted, without_secrets
 from .._calls import Ungrouped, cancelled_elsewhere
 from .._service import Service, ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
@@ -639,6 +639,7 @@ class Worker(Service):
         """Retry, dead-letter or settle a message whose handler raised, as the policy decides."""
         if job.lock is not None and job.lock.lost:
             return
+        advise(error, ())
         if isinstance(error, DeadLetter):
             decision: Retry | DeadLetter | Outcome = error
         else:

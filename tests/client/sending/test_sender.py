@@ -196,7 +196,7 @@ async def test_mixed_senders(serve: Serve) -> None:
             peer.pump.wake()
             assert await delivery.outcome() == Accepted()
         async with connection.sender("r") as sender:
-            with pytest.raises(LocalProtocolError, match="settle"):
+            with pytest.raises(LocalProtocolError, match='make the sender with settle_mode="settled" or "mixed"'):
                 await sender.submit("x", settled=True)
 
 

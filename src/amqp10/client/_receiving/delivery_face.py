@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..._arguments import Renamed, current_names
+from ..._arguments import Missing, Renamed, current_names
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState, Message, Outcome
@@ -239,7 +239,7 @@ class Delivery(ABC):
     if not TYPE_CHECKING:
         # As a method, `settled` was true in a condition whether the delivery was settled or not.
         settled = Renamed("wait_settled", "; local_settled says whether this side has settled the delivery")
-        body = Renamed("iter_body", "; message.body is the body of a message that came in one piece")
+        body = Missing("a delivery has no body: use delivery.message.body, or delivery.iter_body() for its pieces")
 
     @abstractmethod
     def __enter__(self) -> Message: ...

@@ -133,8 +133,9 @@ class PlainSender(PlainLink, SenderLink):
         if self.credit <= 0:
             raise LocalProtocolError(f"no credit on the link {self._name!r}")
         if self.terms is not None and self.terms.settle_mode == ("unsettled" if settled else "settled"):
+            cure = ', or make the sender with settle_mode="settled" or "mixed"' if settled else ""
             raise LocalProtocolError(
-                f"the link's settle mode is {self.terms.settle_mode!r}: send with settled={not settled}"
+                f"the link's settle mode is {self.terms.settle_mode!r}: send with settled={not settled}{cure}"
             )
 
     def check_tag(self, tag: bytes) -> None:

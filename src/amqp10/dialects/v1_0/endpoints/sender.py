@@ -334,7 +334,10 @@ class SenderEndpoint(LinkEndpoint, SenderCore):
         if self.credit <= 0:
             raise LocalProtocolError(f"no credit on the link {self._name!r}")
         if settled and not self._may_settle:
-            raise LocalProtocolError("the link's settle mode is 'unsettled': send with settled=False")
+            raise LocalProtocolError(
+                "the link's settle mode is 'unsettled': send with settled=False, "
+                'or make the sender with settle_mode="settled" or "mixed"'
+            )
         if not settled and self._must_settle:
             raise LocalProtocolError("the link's settle mode is 'settled': send with settled=True")
 
