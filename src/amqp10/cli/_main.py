@@ -72,7 +72,7 @@ EXAMPLES = {
     ],
     "receive": [
         "amqp10 receive amqp://localhost orders --count 1",
-        "amqp10 receive amqp://localhost orders --format json --wait 2 > orders.jsonl",
+        "amqp10 receive amqp://localhost orders --format json --wait 0 > orders.jsonl",
     ],
     "browse": ["amqp10 browse amqp://localhost orders --selector \"region = 'eu'\""],
     "work": ["amqp10 work shop.orders:handle amqp://localhost orders --concurrency 20 --dead-letters orders.dead"],

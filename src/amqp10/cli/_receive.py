@@ -255,6 +255,7 @@ def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters
     async def run() -> Printer:
         printer = Printer(form, None)
         most = min(count, 500)
+        more = False
         async with (
             peer.connect() as connection,
             connection.browser(address, filters=filters, credit=most) as browser,
@@ -262,12 +263,15 @@ def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters
         ):
             with anyio.move_on_after(wait):
                 async for delivery in browser:
+                    if printer.count >= count:
+                        more = True
+                        break
                     batch = [delivery]
                     if browser.buffered and printer.count + 1 < count:
                         batch += await browser.receive_batch(min(500, count - printer.count - 1), max_wait=0)
                     await take(printer, batch, settle=False)
-                    if printer.count >= count:
-                        break
+        if more:
+            click.echo(f"there are more messages than the {count} shown: --count shows more", err=True)
         return printer
 
     printer = start(run)
