@@ -130,6 +130,18 @@ def test_wrong_usage(amqp10: Commands, url: str, options: tuple[str, ...], reaso
     assert "secret" not in result.err
 
 
+def test_a_certificate_for_another_name(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
+    """The error names the option by which the command accepts it."""
+    authority = CertificateAuthority(tmp_path)
+    files = authority.server("broker.example")
+    _, url = other_broker("--tls-certificate", str(files.certificate), "--tls-key", str(files.key))
+    trust = ("--tls-ca", str(authority.ca))
+    refused = amqp10("send", url, "q", "x", *trust)
+    assert refused.code == 3
+    assert "name the host that it is for by --tls-server-hostname NAME" in refused.err
+    assert amqp10("send", url, "q", "x", *trust, "--tls-server-hostname", "broker.example").code == 0
+
+
 def test_tls_upgrade(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
     """A broker with TLS takes it by AMQP's header, too; one without is left."""
     authority = CertificateAuthority(tmp_path)

@@ -93,6 +93,7 @@ OPTIONS = {
     "allow_insecure=True": "allow-insecure",
     "tls_upgrade=True": "tls-upgrade",
     "TLS(ca=...)": "tls-ca FILE",
+    "TLS(server_hostname=...)": "tls-server-hostname NAME",
     "TLS(certificate=..., key=...)": "tls-certificate FILE and --tls-key FILE",
 }
 """Advice for programs in errors, and the equivalent option here."""

@@ -101,6 +101,7 @@ class Peer:
     certificate: str | None = None
     key: str | None = None
     verify: bool = True
+    server_hostname: str | None = None
     allow_insecure: bool = False
     container_id: str | None = None
     tls_upgrade: bool = False
@@ -118,10 +119,16 @@ class Peer:
         return parts._replace(netloc=f"{name}:***@{host}").geturl() if colon else parts.geturl()
 
     def tls(self) -> TLS | None:
-        if self.ca is None and self.certificate is None and self.verify:
+        if self.ca is None and self.certificate is None and self.verify and self.server_hostname is None:
             tls = self.settings.get("tls")
             return tls if isinstance(tls, TLS) else None
-        return TLS(ca=self.ca, certificate=self.certificate, key=self.key, verify=self.verify)
+        return TLS(
+            ca=self.ca,
+            certificate=self.certificate,
+            key=self.key,
+            verify=self.verify,
+            server_hostname=self.server_hostname,
+        )
 
     def sasl(self) -> tuple[Mechanism, ...] | None:
         """Return the login mechanisms to use; None for those of the URL.
@@ -200,8 +207,8 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 """A decorator of a command's function."""
 
 PEER_OPTIONS = (
-    *("password_file", "tls_ca", "tls_certificate", "tls_key", "tls_no_verify", "tls_upgrade"),
-    *("proxy", "allow_insecure", "dialect", "sasl"),
+    *("password_file", "tls_ca", "tls_certificate", "tls_key", "tls_no_verify", "tls_server_hostname"),
+    *("tls_upgrade", "proxy", "allow_insecure", "dialect", "sasl"),
 )
 """The names of what `peer_options` give."""
 
@@ -226,6 +233,11 @@ def peer_options(
         ),
         click.option(f"--{prefix}tls-key", type=file, help="its key (PEM)"),
         click.option(f"--{prefix}tls-no-verify", is_flag=True, help="do not check the server's certificate"),
+        click.option(
+            f"--{prefix}tls-server-hostname",
+            metavar="NAME",
+            help="the name in the server's certificate, if it is not the URL's host",
+        ),
         click.option(
             f"--{prefix}tls-upgrade", is_flag=True, help="begin without TLS, and ask for it by AMQP's own header"
         ),
@@ -289,6 +301,7 @@ def peer_of(url: str, options: dict[str, Any], end: str = "") -> Peer:
             certificate=options["tls_certificate"],
             key=options["tls_key"],
             verify=not options["tls_no_verify"],
+            server_hostname=options["tls_server_hostname"],
             allow_insecure=options["allow_insecure"],
             tls_upgrade=options["tls_upgrade"],
             proxy=options["proxy"],

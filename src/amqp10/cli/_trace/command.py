@@ -243,6 +243,9 @@ def _address(context: click.Context, parameter: click.Parameter, value: str) -> 
     help="authorities (PEM) that sign the server's certificate",
 )
 @click.option("--tls-no-verify", is_flag=True, help="do not check the server's certificate")
+@click.option(
+    "--tls-server-hostname", metavar="NAME", help="the name in the server's certificate, if it is not the URL's host"
+)
 def trace(
     url: str | None,
     listen: tuple[str, int],
@@ -251,6 +254,7 @@ def trace(
     source: Path | None,
     tls_ca: str | None,
     tls_no_verify: bool,
+    tls_server_hostname: str | None,
 ) -> None:
     """Record frames as one HTML page.
 
@@ -265,7 +269,7 @@ def trace(
             _write(read_trace(file), output, visible(source.name))
         return
     assert url is not None
-    peer = Peer(url, tls_ca, verify=not tls_no_verify)
+    peer = Peer(url, tls_ca, verify=not tls_no_verify, server_hostname=tls_server_hostname)
     try:
         endpoint = parse_url(url)
         peer.route().check(endpoint, peer.tls())
