@@ -66,6 +66,7 @@ async def test_dead_letter(told: Any) -> None:
             (await receiver.receive()).reject("shop:odd", "no such\narticle")
             await until(lambda: told("message_dead_lettered"))
     (record,) = told("message_dead_lettered")
+    assert record["message"].startswith("message 0 of 'q' is a dead letter: rejected, shop:odd: ")
     assert (record["amqp_queue"], record["amqp_reason"], record["amqp_condition"]) == ("q", "rejected", "shop:odd")
     assert "\n" not in record["message"]
 

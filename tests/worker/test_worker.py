@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import random
+import re
 import signal
 from collections import defaultdict
 from collections.abc import Sequence
@@ -910,10 +911,12 @@ async def test_logged(queues: Queues, caplog: pytest.LogCaptureFixture) -> None:
     async with Worker(queues.connection, "orders", handle, retries=retries, dead_letters="dead") as worker:
         await until_done(worker, 1)
     lines = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "amqp10.worker"]
+    which = lines[0][1].partition(": attempt")[0]
     assert lines == [
-        ("WARNING", "orders: attempt 1 of 2 failed, the next is in 0 s: ValueError: bad order"),
-        ("ERROR", "orders: dead-lettered: amqp:internal-error: ValueError: bad order (attempt 2 of 2)"),
+        ("WARNING", f"{which}: attempt 1 of 2 failed, the next is in 0 s: ValueError: bad order"),
+        ("ERROR", f"{which}: dead-lettered: amqp:internal-error: ValueError: bad order (attempt 2 of 2)"),
     ]
+    assert re.fullmatch("orders: message without id, delivery [0-9a-f]+", which)
     assert [bool(record.exc_info) for record in caplog.records if record.name == "amqp10.worker"] == [False, True]
 
 

@@ -55,7 +55,10 @@ class Notices:
         where = f"{address}: "
         if job is not None:
             fields["message_id"] = message_id = job.message_id
-            where += "" if message_id is None else f"message {message_id}: "
+            tag = job.delivery.tag
+            where += (
+                f"message {message_id}: " if message_id is not None else f"message without id, delivery {tag.hex()}: "
+            )
         extra = {f"amqp_{name}": value for name, value in fields.items()}
         _log.log(level, "%s", visible(where + text), extra=extra, exc_info=exc_info, stacklevel=2)
 

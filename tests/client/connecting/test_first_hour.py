@@ -154,6 +154,8 @@ async def test_silent_server(scheme: str, other: str) -> None:
         error = await refused(f"{scheme}://127.0.0.1:{port}", connect_timeout=0.1)
     assert isinstance(error, ConnectionLost)
     assert re.search(rf"did not open in 0\.1 s: .* begins with {other}://", str(error))
+    assert str(error).endswith("; connect_timeout=... bounds the wait")
+    assert ("else it may speak no AMQP at all" in str(error)) is (scheme == "amqp")
 
 
 async def test_usual_limit() -> None:

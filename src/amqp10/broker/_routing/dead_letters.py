@@ -62,7 +62,7 @@ class DeadLetters:
             notice(
                 "message_dead_lettered",
                 logging.INFO,
-                f"a message of {queue.name!r:.200} is a dead letter: {reason}, {cause:.500}",
+                f"message {entry.position} of {queue.name!r:.200} is a dead letter: {reason}, {cause:.500}",
                 queue=queue.name,
                 reason=reason,
                 condition=condition,

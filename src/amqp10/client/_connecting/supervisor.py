@@ -230,7 +230,9 @@ class TransportSupervisor:
                 continue
             where = str(self.endpoint) if self.endpoint is not None else ""
             if self._deadline.cancelled_caught:
-                self._error = ConnectionLost(f"{where} did not open in {limit - began:.3g} s{self._suspicion(reached)}")
+                setting = "Reconnect(attempt_timeout=...)" if self.persistent else "connect_timeout=..."
+                text = f"{where} did not open in {limit - began:.3g} s{self._suspicion(reached)}"
+                self._error = ConnectionLost(f"{text}; {setting} bounds the wait")
             assert self._error is not None
             owner.observers.tell(ConnectionAttempted(self._attempts, where, self._error))
 
@@ -249,7 +251,7 @@ class TransportSupervisor:
             return ": if that port speaks no TLS, its URL begins with amqp:// (or ws://)"
         if tls:
             return ": if that port speaks no TLS, leave out tls="
-        return ": if that port speaks TLS, its URL begins with amqps:// (or wss://)"
+        return ": if that port speaks TLS, its URL begins with amqps:// (or wss://); else it may speak no AMQP at all"
 
     def keeps(self, owner: TransportOwner, error: AmqpError) -> bool:
         """Return whether the connection goes on although its transport has ended with this error."""

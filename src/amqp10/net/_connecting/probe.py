@@ -75,10 +75,12 @@ async def choose_dialect(
                 )
             return dialect
     if len(silent) == len(candidates):
-        hint = (
-            "" if facts.tls or endpoint.unix else ": if that port speaks TLS, its URL begins with amqps:// (or wss://)"
+        begin_tls = (
+            ""
+            if facts.tls or endpoint.unix
+            else "if that port speaks TLS, its URL begins with amqps:// (or wss://); else "
         )
-        raise ConnectionLost(f"{endpoint} does not answer any AMQP header{hint}")
+        raise ConnectionLost(f"{endpoint} does not answer any AMQP header: {begin_tls}it may speak no AMQP at all")
     names = ", ".join(dialect.name for dialect in candidates)
     raise Unsupported(f"{endpoint} speaks none of the dialects {names}: {foreign_header(heard)}")
 
