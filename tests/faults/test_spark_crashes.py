@@ -44,7 +44,7 @@ EMPTY = bytes.fromhex("0000000802000000")
 
 def prepared(spark: SparkSession, url: str, folder: Path, cases: Iterable[Case]) -> dict[Case, Pipe]:
     """A queue with messages for each case, and the pipe that is to take them."""
-    pipes = {case: Pipe(spark, url, case.name, folder / case.name) for case in cases}
+    pipes = {case: case.pipe(spark, url, folder) for case in cases}
     for case, pipe in pipes.items():
         (folder / case.name).mkdir()
         if case.log:

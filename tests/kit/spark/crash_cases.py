@@ -12,7 +12,7 @@ from .crashing_source import Stop
 from .pipes import Pipe
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 COMMIT = "before commit"
@@ -38,6 +38,10 @@ class Case:
     @property
     def name(self) -> str:
         return f"{self.point}, {self.parts} x {self.scans}{' of a log' if self.log else ''}"
+
+    def pipe(self, spark: SparkSession, url: str, folder: Path) -> Pipe:
+        """Return the pipe of this case; each run of a test has a folder, and so queues of its own."""
+        return Pipe(spark, url, f"{folder.name}, {self.name}", folder / self.name)
 
     def frame(self, pipe: Pipe, source: str = "amqp-crashing", **options: Any) -> DataFrame:
         stop = {"stopAt": self.point, "stopFolder": str(pipe.folder)} if source == "amqp-crashing" else {}

@@ -2,7 +2,7 @@
 
     python -m tests.kit.spark.crash_driver URL FOLDER
 
-Each query has the queue and the folder of its case's name.
+Each query has a queue and a folder of its own: see `Case.pipe`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from tests.kit.processes.short_java import SHORT
 from tests.kit.spark.crash_cases import COMMIT, LOGS, UNITED, cases, stopped
 from tests.kit.spark.crashing_source import POINTS, CrashingSource
-from tests.kit.spark.pipes import Pipe
 
 
 def main(url: str, folder: Path) -> None:
@@ -29,7 +28,7 @@ def main(url: str, folder: Path) -> None:
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(CrashingSource)
     planned = (*cases((*POINTS, COMMIT)), *UNITED, *LOGS)
-    pipes = {case: Pipe(spark, url, case.name, folder / case.name) for case in planned}
+    pipes = {case: case.pipe(spark, url, folder) for case in planned}
     for query in stopped(pipes):
         query.awaitTermination()
 
