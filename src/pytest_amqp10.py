@@ -3,7 +3,7 @@
 `amqp_broker` is for every test: in one that anyio's plugin runs (`@pytest.mark.anyio`, on trio or asyncio) the broker
 runs in the test's own event loop; in all others, which are run by pytest-asyncio or are no coroutines, in a thread of
 its own. `amqp_peer` is spoken to by `await`, so it is for the former only. `service_bus` and `event_hubs` are in
-a thread of their own always, for it is Microsoft's SDKs that speak to them.
+a thread of their own always, because Microsoft's SDKs speak to them.
 
 The module stands beside the package, not in it, and imports it when a fixture is used: pytest loads plugins in every
 run, which must start no slower for it, and coverage would miss whatever is imported that early.
