@@ -724,11 +724,16 @@ class Worker(Service):
 
     async def _settle(self, outcomes: list[tuple[Job, Outcome]]) -> int:
         """Send outcomes to the broker; return how many it took, or all if it does not confirm them."""
-        kept = [job for job, outcome in outcomes if isinstance(outcome, Released) and self._is_ordered(job)]
-        for job in kept:  # given back, it would come after later messages, which are here or on their way
-            self._keep(job, 0)
-        done = len(kept)
-        outcomes = [(job, outcome) for job, outcome in outcomes if job not in kept]
+        done = 0
+        if any(isinstance(outcome, Released) for _, outcome in outcomes):
+            told: list[tuple[Job, Outcome]] = []
+            for job, outcome in outcomes:
+                if isinstance(outcome, Released) and self._is_ordered(job):
+                    self._keep(job, 0)  # given back, it would come after later messages, which are here or on their way
+                    done += 1
+                else:
+                    told.append((job, outcome))
+            outcomes = told
         if self._locks is not None:
             done += await self._confirm(self._locks, outcomes)
             outcomes = [(job, outcome) for job, outcome in outcomes if job.lock is None]
